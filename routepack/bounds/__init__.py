@@ -1,0 +1,1 @@
+"""Proofs: an instance in, a certificate out; untrusted until checked."""

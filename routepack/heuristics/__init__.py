@@ -1,0 +1,1 @@
+"""Search: an instance in, decisions out; proves nothing."""

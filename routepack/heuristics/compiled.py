@@ -1,0 +1,19 @@
+"""Numba where it is installed, plain Python where it is not: the same functions, the same results."""
+
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import numba
+except ImportError:
+    numba = None
+
+HAS_NUMBA = numba is not None
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function on first call, release the GIL in it, and keep the machine code between runs."""
+    if numba is None:
+        return function
+    wrapped: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
+    return wrapped

@@ -1,0 +1,1 @@
+"""Files, generators, presets and shipped windows."""

@@ -1,0 +1,99 @@
+"""What happened: the plan, what is proved about it, and how it was found."""
+
+from dataclasses import dataclass, field
+
+from routepack import __version__
+from routepack.certificate import RowProof, ScoreBound
+from routepack.cost import Cost, Score
+from routepack.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """
+    How a plan was found.
+
+    Parameters
+    ----------
+    name
+        Key in the registry of methods.
+    seed
+        Seed of every random draw.
+    attempts
+        Proposals made.
+    seconds
+        Wall-clock time, the one field that differs between equal runs.
+    """
+
+    name: str
+    seed: int
+    attempts: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """
+    A verified plan.
+
+    Parameters
+    ----------
+    instance_name, sha256
+        The instance that was planned.
+    plan
+        The decisions.
+    cost
+        Recomputed cost of every row-shard.
+    rows
+        Number of rows and the proof that fewer are impossible.
+    bound
+        Lower bound on the first score component over all placements.
+    placement_bound
+        The same for the placement of this plan.
+    method
+        How it was found.
+    interrupted
+        The run was stopped from outside; the plan is the best until then.
+    """
+
+    instance_name: str
+    sha256: str
+    plan: Plan
+    cost: Cost
+    rows: RowProof
+    bound: ScoreBound
+    placement_bound: ScoreBound
+    method: Method
+    interrupted: bool = False
+    versions: dict[str, str] = field(default_factory=lambda: {"routepack": __version__})
+
+    @property
+    def score(self) -> Score:
+        """The objective, in ticks."""
+        return self.cost.score
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance of the first score component above the bound for any placement."""
+        return self.bound.gap(self.score.makespan)
+
+    @property
+    def status(self) -> str:
+        """
+        ``optimal`` when no plan with as many rows scores lower, else ``feasible``.
+
+        Follows from the bound alone where there is one shard: makespan and sum are the same number, and equal rows make the peak least.
+        """
+        row_shards = self.cost.row_shards
+        level = row_shards.shape[1] == 1 and bool((row_shards == row_shards.flat[0]).all())
+        return "optimal" if level and self.score.makespan == self.bound.value else "feasible"
+
+    @property
+    def placement(self) -> list[list[int]]:
+        """Plain ``[layer][expert] -> EP rank``."""
+        return self.plan.placement.to_list()
+
+    @property
+    def layout(self) -> list[list[list[int]]]:
+        """Plain ``[slot][row] -> samples``."""
+        return self.plan.layout.to_list()

@@ -1,0 +1,178 @@
+"""Every constraint and every claimed number, recomputed from the data alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from routepack.certificate import RowProof, ScoreBound, WeightCertificate, aggregation_bound, check_weights, placement_bounds
+from routepack.cost import Cost, Score, attention_ticks, cost
+from routepack.errors import InvalidCertificate, InvalidPlan
+from routepack.instance import Instance, placement_fault
+from routepack.plan import Placement, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """
+    What an answer says about itself.
+
+    Parameters
+    ----------
+    sha256
+        Fingerprint of the instance that was planned.
+    rows_count, cells_lower_bound
+        Rows of the plan, and cells that every plan needs.
+    rows_status
+        ``proved`` or ``best known, at least n``.
+    certificate
+        Weights that prove ``cells_lower_bound``.
+    score
+        The three components, in ticks.
+    bound
+        Lower bound on the first component.
+    """
+
+    sha256: str
+    rows_count: int
+    cells_lower_bound: int
+    rows_status: str
+    certificate: WeightCertificate
+    score: Score
+    bound: ScoreBound
+
+
+def verify_plan(instance: Instance, plan: Plan) -> Cost:
+    """
+    Check every constraint of a plan and return its recomputed cost.
+
+    Raises
+    ------
+    InvalidPlan
+        Naming the first constraint that is broken, and where.
+    Infeasible
+        The instance itself cannot be planned.
+    """
+    _check_placement(instance, plan.placement)
+    _check_shape(instance, plan)
+    cell_of_sample = _check_samples(instance, plan)
+    _check_cells(instance, plan, cell_of_sample)
+    return cost(instance, plan)
+
+
+def _check_placement(instance: Instance, placement: Placement) -> None:  # (5)
+    window = instance.window
+    fault = placement_fault("placement", placement.rank_of_expert, window.num_layers, window.num_experts, instance.topology.ep)
+    if fault:
+        raise InvalidPlan(fault)
+
+
+def _check_shape(instance: Instance, plan: Plan) -> None:  # (4), (6)
+    slots = plan.layout.cells
+    if len(slots) != instance.topology.dp:
+        raise InvalidPlan(f"layout has {len(slots)} slots; dp = {instance.topology.dp} needed.")
+    rows = len(slots[0])
+    for d, slot in enumerate(slots):
+        if len(slot) != rows:
+            raise InvalidPlan(f"layout[{d}] has {len(slot)} rows, slot 0 has {rows}; all slots run the same number.")
+    if not rows or rows % instance.row_multiple:
+        raise InvalidPlan(f"layout has {rows} rows; a positive multiple of row_multiple = {instance.row_multiple} needed.")
+
+
+def _check_samples(instance: Instance, plan: Plan) -> list[int]:  # (1), (3)
+    count = instance.window.num_samples
+    cell_of_sample = [-1] * count
+    rows = plan.layout.num_rows
+    for d, slot in enumerate(plan.layout.cells):
+        for r, cell in enumerate(slot):
+            if not cell:
+                raise InvalidPlan(f"layout[{d}][{r}] is empty; every cell holds a sample.")
+            for i in cell:
+                if not 0 <= i < count:
+                    raise InvalidPlan(f"layout[{d}][{r}] names sample {i}; the window has samples 0 to {count - 1}.")
+                if cell_of_sample[i] >= 0:
+                    raise InvalidPlan(f"layout[{d}][{r}] places {instance.window.label(i)} a second time; every sample is in one cell.")
+                cell_of_sample[i] = d * rows + r
+    if -1 in cell_of_sample:
+        raise InvalidPlan(f"layout misses {instance.window.label(cell_of_sample.index(-1))}; every sample is in one cell.")
+    return cell_of_sample
+
+
+def _check_cells(instance: Instance, plan: Plan, cell_of_sample: list[int]) -> None:  # (2) and the options
+    for group in instance.options.keep_together:
+        cells = {cell_of_sample[i] for i in group}
+        if len(cells) > 1:
+            raise InvalidPlan(f"layout splits kept-together group {list(group)} over {len(cells)} cells; it lies in one.")
+    aligned, unit = instance.aligned_lengths, instance.unit_of_sample
+    instance.unit_lengths()
+    for d, slot in enumerate(plan.layout.cells):
+        for r, cell in enumerate(slot):
+            tokens = int(aligned[list(cell)].sum())
+            if tokens > instance.token_cap and len({int(unit[i]) for i in cell}) > 1:
+                raise InvalidPlan(f"layout[{d}][{r}] holds {tokens} aligned tokens; token_cap = {instance.token_cap}.")
+    if instance.options.equal_samples:
+        counts = [sum(len(cell) for cell in slot) for slot in plan.layout.cells]
+        if len(set(counts)) > 1:
+            raise InvalidPlan(f"layout gives the slots {counts} samples; equal_samples needs the same number on each.")
+
+
+def verify_rows(instance: Instance, count: int, certificate: WeightCertificate) -> RowProof:
+    """
+    Check a weight certificate for this instance's units and return what it proves about the number of rows.
+
+    Raises
+    ------
+    InvalidCertificate
+        The certificate does not hold.
+    """
+    cells = check_weights(certificate, instance.unit_lengths(), instance.token_cap)
+    return RowProof(count, cells, instance.rows_for(cells), certificate)
+
+
+def recompute_bound(instance: Instance, placement: Placement | None) -> ScoreBound:
+    """Aggregation bound for a placement, or for any placement where none is given."""
+    topology = instance.topology
+    loads = instance.window.demand.sum(axis=0, dtype=np.int64)  # (layer, expert)
+    peaks = placement_bounds(loads, topology.ep) if placement is None else placement.project(loads, topology.ep).max(axis=1)
+    attention = attention_ticks(instance).sum(axis=0)
+    value = aggregation_bound(attention, peaks, topology.slots_per_shard, topology.num_shards, topology.parts_per_slot)
+    return ScoreBound(value, "aggregation-any-placement" if placement is None else "aggregation")
+
+
+def verify(instance: Instance, plan: Plan, claims: Claims) -> tuple[Cost, RowProof]:
+    """
+    Check a plan and everything that it claims; trust nothing in it.
+
+    Returns
+    -------
+    tuple[Cost, RowProof]
+        The recomputed cost and row proof.
+
+    Raises
+    ------
+    InvalidPlan
+        Another instance's plan, a broken constraint, or a number that recomputation contradicts.
+    InvalidCertificate
+        The row certificate does not hold.
+    """
+    fingerprint = instance.sha256()
+    if claims.sha256 != fingerprint:
+        raise InvalidPlan(
+            f"instance.sha256 = {claims.sha256[:12]}… is another instance's, this one is {fingerprint[:12]}…; "
+            "pass the window that was planned, with the same options."
+        )
+    recomputed = verify_plan(instance, plan)
+    if claims.rows_count != plan.layout.num_rows:
+        raise InvalidPlan(f"rows.count = {claims.rows_count} but the layout has {plan.layout.num_rows} rows.")
+    proof = verify_rows(instance, claims.rows_count, claims.certificate)
+    if claims.cells_lower_bound > proof.cells_lower_bound:
+        raise InvalidCertificate(
+            f"rows.cells_lower_bound = {claims.cells_lower_bound} but the certificate proves only {proof.cells_lower_bound}."
+        )
+    if claims.rows_status != proof.status:
+        raise InvalidPlan(f"rows.status = {claims.rows_status!r} but the certificate shows {proof.status!r}.")
+    if claims.score != recomputed.score:
+        raise InvalidPlan(f"score = {list(claims.score)} but recomputation gives {list(recomputed.score)}.")
+    bound = recompute_bound(instance, plan.placement if claims.bound.kind == "aggregation" else None)
+    if claims.bound.value > bound.value:
+        raise InvalidPlan(f"bound.value = {claims.bound.value} but {bound.kind} gives only {bound.value}.")
+    return recomputed, proof
