@@ -15,8 +15,8 @@ $(STAMP): requirements.lock pyproject.toml
 	done || { echo "Python 3.11 or newer is needed." >&2; exit 1; }; \
 	echo "Setting up $(VENV) with $$($$python --version), a minute or two the first time ..."; \
 	$$python -m venv --clear $(VENV)
-	@$(BIN)/pip install --quiet --requirement requirements.lock
-	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/pip install -qq --requirement requirements.lock
+	@$(BIN)/pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: venv
@@ -28,6 +28,7 @@ test: venv
 
 slow: venv
 	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 2 --hypothesis-profile=thorough tests/test_kernel_*.py tests/test_verify.py
 
 lint: venv
 	$(BIN)/ruff check .
