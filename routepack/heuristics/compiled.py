@@ -17,3 +17,11 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     wrapped: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
     return wrapped
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function into its callers; for small steps that take a whole chain, whose arguments cost more than their work."""
+    if numba is None:
+        return function
+    wrapped: Callable[..., Any] = numba.njit(nogil=True, forceinline=True)(function)
+    return wrapped

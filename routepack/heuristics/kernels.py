@@ -1,0 +1,281 @@
+"""One chain of proposals, compiled: pick, reject early, evaluate the difference, accept or not."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from routepack.heuristics.compiled import compiled, inlined
+from routepack.heuristics.draws import (
+    CELL_SWAP,
+    GUIDED_MOVE,
+    GUIDED_SWAP,
+    KINDS,
+    LEVELS,
+    LOW,
+    NEAR,
+    NEAR_SWAP,
+    ROW_SHARD_SWAP,
+    SWAP,
+    U32,
+    UPHILL,
+    below_scalar,
+    mix_scalar,
+)
+from routepack.heuristics.evaluation import (
+    attention_after,
+    exchange_places,
+    expert_pair,
+    peak_after,
+    put,
+    score_after,
+    score_after_exchange,
+    set_costs,
+    shift_load,
+    take,
+)
+from routepack.heuristics.problem import Problem
+from routepack.heuristics.state import State
+from routepack.window import IntArray
+
+
+class Scratch(NamedTuple):
+    """Room for one proposal: layer maxima (2, L), loads of two cells (2, P, L), attention change (stages,)."""
+
+    peak: NDArray[np.int32]
+    sums: NDArray[np.int32]
+    change: IntArray
+
+
+@inlined
+def acceptable(problem: Problem, state: State, change: tuple[int, int, int, int], makespan: int, total: int, slack: float, mean: float) -> bool:
+    """Whether a proposal may be taken; a negative slack asks for the exact tuple not to rise. ``change`` is (a, J of a, b, J of b)."""
+    makespan_rise, total_rise = makespan - state.score[0], total - state.score[1]
+    if slack >= 0:
+        return makespan_rise + mean * total_rise <= slack
+    if makespan_rise or total_rise:
+        return makespan_rise < 0 or (makespan_rise == 0 and total_rise < 0)
+    a, cost_a, b, cost_b = change
+    return peak_after(state, a, cost_a, b, cost_b) <= peak_after(state, a, state.cost[a], b, state.cost[b])
+
+
+@inlined
+def keep_best(problem: Problem, state: State, makespan: int, total: int) -> None:
+    """Before the present layout is left for another score, store it if it is the best so far; then note whether the next one is better."""
+    if state.best_score[2] and (makespan > state.score[0] or (makespan == state.score[0] and total > state.score[1])):
+        store_best(problem, state)
+    if makespan < state.best_score[0] or (makespan == state.best_score[0] and total < state.best_score[1]):
+        state.best_score[0] = makespan
+        state.best_score[1] = total
+        state.best_score[2] = 1
+
+
+@inlined
+def store_best(problem: Problem, state: State) -> None:
+    """Write the present layout to ``best``, by place."""
+    for i in range(problem.units):
+        c = state.cell[i]
+        state.best[i] = state.place[c // problem.slots] * problem.slots + c % problem.slots
+    state.best_score[2] = 0
+
+
+@inlined
+def slot_of(problem: Problem, state: State, c: int) -> int:
+    """DP slot on which a cell stands."""
+    return state.place[c // problem.slots] // problem.rows * problem.slots + c % problem.slots
+
+
+@inlined
+def guided_unit(problem: Problem, state: State, bits: np.uint64, choice: np.uint64) -> int:
+    """Pick a unit where it hurts: a random row of the slowest shard, its slot with the most attention or, half of the time, any slot."""
+    row = below_scalar(choice >> U32, problem.rows)
+    if problem.row_sync:
+        h = state.entity[row]
+        for g in range(1, problem.shards):
+            other = state.entity[g * problem.rows + row]
+            if state.cost[other] > state.cost[h]:
+                h = other
+    else:
+        h = state.entity[np.argmax(state.shard) * problem.rows + row]
+    c = h * problem.slots + below_scalar(((choice >> np.uint64(13)) & np.uint64(0x7FFFF)) << np.uint64(13), problem.slots)
+    if choice & np.uint64(4096):
+        most = np.int64(-1)
+        for other in range(h * problem.slots, (h + 1) * problem.slots):
+            ticks = state.attention[other].sum()
+            if ticks > most:
+                most = ticks
+                c = other
+    return state.members[c, below_scalar(bits, state.count[c])]  # type: ignore[no-any-return]
+
+
+@inlined
+def near_unit(problem: Problem, i: int, bits: np.uint64) -> int:
+    """Pick a unit whose length ranks at most `NEAR` above or below that of unit i."""
+    rank = problem.rank[i] - NEAR + below_scalar(bits, 2 * NEAR + 1)
+    return problem.by_length[min(max(rank, 0), problem.units - 1)]  # type: ignore[no-any-return]
+
+
+@inlined
+def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: float, mean: float, room: Scratch) -> bool:
+    """Exchange unit i with unit j of cell y; j may be the empty unit."""
+    x = state.cell[i]
+    moved = j == problem.units
+    if x == y or (moved and state.count[x] == 1):
+        return False
+    longer = problem.length[j] - problem.length[i]
+    if state.tokens[x] + longer > problem.cap or state.tokens[y] - longer > problem.cap:
+        return False
+    if problem.equal_samples and problem.size[i] != problem.size[j] and slot_of(problem, state, x) != slot_of(problem, state, y):
+        return False
+    a, b = x // problem.slots, y // problem.slots
+    for s in range(len(room.change)):
+        room.change[s] = problem.attention[j, s] - problem.attention[i, s]
+    cost_a = attention_after(problem, state, a, x, y, room.change)
+    if a == b:
+        cost_a += state.cost[a] - attention_after(problem, state, a, -1, -1, room.change)
+        cost_b = cost_a
+        makespan, total = score_after(problem, state, a, cost_a, a, state.cost[a])
+    else:
+        cost_b = attention_after(problem, state, b, x, y, room.change)
+        expert_a, expert_b = expert_pair(state.load[a], state.load[b], problem.load[i], problem.load[j], room.peak)
+        cost_a -= -expert_a // problem.parts
+        cost_b -= -expert_b // problem.parts
+        makespan, total = score_after(problem, state, a, cost_a, b, cost_b)
+    if not acceptable(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, mean):
+        return False
+    keep_best(problem, state, makespan, total)
+    if a != b:
+        shift_load(state.load[a], state.load[b], problem.load[i], problem.load[j])
+    take(problem, state, i)
+    if not moved:
+        take(problem, state, j)
+        put(problem, state, j, x, state.count[x])
+    put(problem, state, i, y, state.count[y])
+    set_costs(problem, state, a, cost_a, b, cost_b, makespan, total)
+    return True
+
+
+@inlined
+def cell_load(problem: Problem, state: State, c: int, out: NDArray[np.int32]) -> None:
+    """Sum the load of a cell's units into ``out``, (P, L)."""
+    out[:] = 0
+    for k in range(state.count[c]):
+        out += problem.load[state.members[c, k]]
+
+
+@inlined
+def try_cells(problem: Problem, state: State, x: int, y: int, slack: float, mean: float, room: Scratch) -> bool:
+    """Exchange the contents of two cells of different row-shards."""
+    a, b = x // problem.slots, y // problem.slots
+    if a == b:
+        return False
+    if problem.equal_samples and state.samples[x] != state.samples[y] and slot_of(problem, state, x) != slot_of(problem, state, y):
+        return False
+    cell_load(problem, state, x, room.sums[0])
+    cell_load(problem, state, y, room.sums[1])
+    for s in range(len(room.change)):
+        room.change[s] = state.attention[y, s] - state.attention[x, s]
+    expert_a, expert_b = expert_pair(state.load[a], state.load[b], room.sums[0], room.sums[1], room.peak)
+    cost_a = attention_after(problem, state, a, x, y, room.change) - (-expert_a // problem.parts)
+    cost_b = attention_after(problem, state, b, x, y, room.change) - (-expert_b // problem.parts)
+    makespan, total = score_after(problem, state, a, cost_a, b, cost_b)
+    if not acceptable(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, mean):
+        return False
+    keep_best(problem, state, makespan, total)
+    shift_load(state.load[a], state.load[b], room.sums[0], room.sums[1])
+    longest = max(state.count[x], state.count[y])
+    for k in range(longest):
+        state.members[x, k], state.members[y, k] = state.members[y, k], state.members[x, k]
+        state.cell[state.members[x, k]] = x if k < state.count[y] else state.cell[state.members[x, k]]
+        state.cell[state.members[y, k]] = y if k < state.count[x] else state.cell[state.members[y, k]]
+    for values in (state.count, state.samples, state.tokens):
+        values[x], values[y] = values[y], values[x]
+    for s in range(state.attention.shape[1]):
+        state.attention[x, s] += room.change[s]
+        state.attention[y, s] -= room.change[s]
+    set_costs(problem, state, a, cost_a, b, cost_b, makespan, total)
+    return True
+
+
+@inlined
+def try_row_shards(problem: Problem, state: State, a: int, b: int, slack: float, mean: float) -> bool:
+    """Exchange the places of two row-shards."""
+    same_shard = state.place[a] // problem.rows == state.place[b] // problem.rows
+    if a == b or (same_shard and not problem.row_sync):
+        return False
+    if problem.equal_samples and not same_shard:
+        for d in range(problem.slots):
+            if state.samples[a * problem.slots + d] != state.samples[b * problem.slots + d]:
+                return False
+    makespan = score_after_exchange(problem, state, a, b)
+    if not acceptable(problem, state, (a, state.cost[a], b, state.cost[b]), makespan, state.score[1], slack, mean):
+        return False
+    keep_best(problem, state, makespan, state.score[1])
+    exchange_places(problem, state, a, b, makespan)
+    return True
+
+
+@compiled
+def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint64, temperature: float, mean: float) -> IntArray:
+    """
+    Make one proposal for each entry of ``kinds``, in place.
+
+    Parameters
+    ----------
+    problem, state
+        What is laid out, and the chain.
+    kinds
+        Kinds of the proposals.
+    key
+        Stream of random numbers; each sweep of each chain has its own.
+    temperature
+        In ticks; negative accepts by the exact tuple, never uphill.
+    mean
+        Weight of the total in the chain's energy, beside 1 for the makespan.
+
+    Returns
+    -------
+    IntArray
+        Accepted proposals of each kind, shape (kinds,).
+    """
+    accepted = np.zeros(len(KINDS), dtype=np.int64)
+    ranks, layers = problem.load.shape[1:]
+    room = Scratch(
+        np.zeros((2, layers), dtype=np.int32), np.zeros((2, ranks, layers), dtype=np.int32), np.zeros(problem.attention.shape[1], np.int64)
+    )
+    cells = len(state.count)
+    for n in range(len(kinds)):
+        kind = kinds[n]
+        first = mix_scalar(key, np.uint64(2 * n + 1))
+        choice = mix_scalar(key, np.uint64(2 * n + 2))
+        high, low = first >> U32, first & LOW
+        slack = temperature * UPHILL[choice & np.uint64(LEVELS - 1)] if temperature >= 0 else -1.0
+        if kind == CELL_SWAP:
+            done = try_cells(problem, state, below_scalar(high, cells), below_scalar(low, cells), slack, mean, room)
+        elif kind == ROW_SHARD_SWAP:
+            done = try_row_shards(problem, state, below_scalar(high, len(state.cost)), below_scalar(low, len(state.cost)), slack, mean)
+        else:
+            guided = kind == GUIDED_MOVE or kind == GUIDED_SWAP
+            i = guided_unit(problem, state, high, choice) if guided else below_scalar(high, problem.units)
+            if kind == SWAP or kind == GUIDED_SWAP:
+                j = below_scalar(low, problem.units)
+                y = state.cell[j]
+            elif kind == NEAR_SWAP:
+                j = near_unit(problem, i, low)
+                y = state.cell[j]
+            else:
+                j = problem.units
+                y = below_scalar(low, cells)
+            done = try_units(problem, state, i, j, y, slack, mean, room)
+        if done:
+            accepted[kind] += 1
+    return accepted
+
+
+@compiled
+def finish(problem: Problem, state: State) -> None:
+    """Store the present layout if it is the best so far."""
+    if state.best_score[2]:
+        store_best(problem, state)
+
+
