@@ -131,7 +131,7 @@ def _swap_within(weights: IntArray, ranks: IntArray, current: IntArray, num_rank
         if after >= total[heavy]:
             break
         a, b = members[heavy, i], members[q, j]
-        moved += (current[a] == heavy) - (current[a] == q) + (current[b] == q) - (current[b] == heavy)  # left home, came home
+        moved += int(current[a] == heavy) + int(current[b] == q) - int(current[a] == q) - int(current[b] == heavy)  # left home, came home
         if moved > allowed:
             break
         apply_swap(weights, members, total, heavy, i, q, j)
