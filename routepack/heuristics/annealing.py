@@ -14,7 +14,7 @@ from routepack.heuristics import reference
 from routepack.heuristics.draws import KINDS, mix, schedule
 from routepack.heuristics.problem import Problem
 from routepack.heuristics.resampling import Families, inverse_temperature_step, systematic
-from routepack.heuristics.state import State, exact_score, make_state, replica, stack
+from routepack.heuristics.state import exact_score, make_state, replica, stack
 from routepack.window import IntArray
 
 CHUNK = 20_000
@@ -168,7 +168,7 @@ class Search:
         """Make so many proposals in every chain."""
         chains = len(self.population.score)
         kinds = schedule(self.params.kinds, count, self.rng)
-        stream = mix(np.uint64([self.seed]), np.uint64([self.sweeps + 1]))
+        stream = mix(np.array([self.seed], dtype=np.uint64), np.uint64(self.sweeps + 1))
         keys = mix(stream, np.arange(1, chains + 1, dtype=np.uint64))
         if self.compiled:
             accepted = self._sweep_compiled(kinds, keys, temperature)

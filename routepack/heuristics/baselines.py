@@ -5,7 +5,8 @@ import heapq
 import numpy as np
 
 from routepack.errors import Infeasible
-from routepack.heuristics.packing import first_fit_decreasing, open_cells
+from routepack.heuristics.packing import open_cells
+from routepack.heuristics.packing_greedy import first_fit_decreasing
 from routepack.heuristics.problem import Problem
 from routepack.window import IntArray
 
@@ -56,7 +57,7 @@ def differencing(costs: IntArray, parts: int) -> IntArray:
 
     References
     ----------
-    .. [1] Karmarkar, N., and R. Karp (1982). The differencing method of set partitioning. Report UCB/CSD 82/113, University of California, Berkeley.
+    .. [1] Karmarkar, N., and R. Karp (1982). The differencing method of set partitioning. Report UCB/CSD 82/113, UC Berkeley.
     """
     heap: list[tuple[int, int, list[tuple[int, list[int]]]]] = [(-c, i, [(c, [i])]) for i, c in enumerate(costs.tolist())]
     heapq.heapify(heap)

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+numba: Any
 try:
     import numba
 except ImportError:
     numba = None
-
-HAS_NUMBA = numba is not None
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,7 @@
 """Counter-based random numbers and the schedule of move kinds: the same for compiled kernels and for the numpy reference."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,9 +23,9 @@ UPHILL: NDArray[np.float64] = -np.log((np.arange(LEVELS) + 0.5) / LEVELS)
 UPHILL.setflags(write=False)
 
 
-def mix(key: NDArray[np.uint64], counter: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(key: Any, counter: Any) -> Any:
     """
-    Draw 64 random bits for each (key, counter), elementwise.
+    Draw 64 random bits for each (key, counter), 64-bit unsigned, elementwise.
 
     References
     ----------
@@ -38,18 +40,19 @@ def mix(key: NDArray[np.uint64], counter: NDArray[np.uint64]) -> NDArray[np.uint
 mix_scalar = inlined(mix)
 
 
-def below(bits: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
+def below(bits: Any, n: int) -> Any:
     """Map 32 random bits to 0..n-1, elementwise."""
     return ((bits * np.uint64(n)) >> U32).astype(np.int64)
 
 
 @inlined
-def below_scalar(bits: np.uint64, n: int) -> int:
+def below_scalar(bits: Any, n: int) -> Any:
     """Map 32 random bits to 0..n-1."""
-    return np.int64((bits * np.uint64(n)) >> U32)  # type: ignore[return-value]
+    return np.int64((bits * np.uint64(n)) >> U32)
 
 
 def schedule(kinds: tuple[float, ...], count: int, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Kinds of the next proposals, drawn with the given weights; all replicas share them."""
     edges = np.cumsum(np.asarray(kinds, dtype=np.float64))
-    return np.searchsorted(edges, rng.random(count) * edges[-1], side="right").astype(np.uint8)
+    drawn: NDArray[np.uint8] = np.searchsorted(edges, rng.random(count) * edges[-1], side="right").astype(np.uint8)
+    return drawn

@@ -13,7 +13,7 @@ from routepack.window import IntArray
 def expert_pair(
     load_a: NDArray[np.int32], load_b: NDArray[np.int32], minus: NDArray[np.int32], plus: NDArray[np.int32], peak: NDArray[np.int32]
 ) -> tuple[int, int]:
-    """Sum over layers of the largest rank, for two row-shards of which a gives ``minus`` and takes ``plus``; loads (P, L), scratch (2, L)."""
+    """Sum over layers of the largest rank, for two row-shards: a gives ``minus`` and takes ``plus``; loads (P, L), scratch (2, L)."""
     ranks, layers = load_a.shape
     for layer in range(layers):
         peak[0, layer] = 0
@@ -143,7 +143,7 @@ def put(problem: Problem, state: State, i: int, c: int, where: int) -> None:
     state.members[c, where] = i
     state.cell[i] = c
     state.position[i] = where
-    state.count[c] += 1
+    state.occupancy[c] += 1
     state.samples[c] += problem.size[i]
     state.tokens[c] += problem.length[i]
     for s in range(state.attention.shape[1]):
@@ -154,10 +154,10 @@ def put(problem: Problem, state: State, i: int, c: int, where: int) -> None:
 def take(problem: Problem, state: State, i: int) -> None:
     """Remove unit i from its cell, closing the gap in the list with its last unit."""
     c = state.cell[i]
-    last = state.members[c, state.count[c] - 1]
+    last = state.members[c, state.occupancy[c] - 1]
     state.members[c, state.position[i]] = last
     state.position[last] = state.position[i]
-    state.count[c] -= 1
+    state.occupancy[c] -= 1
     state.samples[c] -= problem.size[i]
     state.tokens[c] -= problem.length[i]
     for s in range(state.attention.shape[1]):

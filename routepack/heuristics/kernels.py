@@ -48,7 +48,9 @@ class Scratch(NamedTuple):
 
 
 @inlined
-def acceptable(problem: Problem, state: State, change: tuple[int, int, int, int], makespan: int, total: int, slack: float, mean: float) -> bool:
+def acceptable(
+    problem: Problem, state: State, change: tuple[int, int, int, int], makespan: int, total: int, slack: float, mean: float
+) -> bool:
     """Whether a proposal may be taken; a negative slack asks for the exact tuple not to rise. ``change`` is (a, J of a, b, J of b)."""
     makespan_rise, total_rise = makespan - state.score[0], total - state.score[1]
     if slack >= 0:
@@ -105,14 +107,14 @@ def guided_unit(problem: Problem, state: State, bits: np.uint64, choice: np.uint
             if ticks > most:
                 most = ticks
                 c = other
-    return state.members[c, below_scalar(bits, state.count[c])]  # type: ignore[no-any-return]
+    return state.members[c, below_scalar(bits, state.occupancy[c])]
 
 
 @inlined
 def near_unit(problem: Problem, i: int, bits: np.uint64) -> int:
     """Pick a unit whose length ranks at most `NEAR` above or below that of unit i."""
     rank = problem.rank[i] - NEAR + below_scalar(bits, 2 * NEAR + 1)
-    return problem.by_length[min(max(rank, 0), problem.units - 1)]  # type: ignore[no-any-return]
+    return problem.by_length[min(max(rank, 0), problem.units - 1)]
 
 
 @inlined
@@ -120,7 +122,7 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
     """Exchange unit i with unit j of cell y; j may be the empty unit."""
     x = state.cell[i]
     moved = j == problem.units
-    if x == y or (moved and state.count[x] == 1):
+    if x == y or (moved and state.occupancy[x] == 1):
         return False
     longer = problem.length[j] - problem.length[i]
     if state.tokens[x] + longer > problem.cap or state.tokens[y] - longer > problem.cap:
@@ -149,8 +151,8 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
     take(problem, state, i)
     if not moved:
         take(problem, state, j)
-        put(problem, state, j, x, state.count[x])
-    put(problem, state, i, y, state.count[y])
+        put(problem, state, j, x, state.occupancy[x])
+    put(problem, state, i, y, state.occupancy[y])
     set_costs(problem, state, a, cost_a, b, cost_b, makespan, total)
     return True
 
@@ -159,7 +161,7 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
 def cell_load(problem: Problem, state: State, c: int, out: NDArray[np.int32]) -> None:
     """Sum the load of a cell's units into ``out``, (P, L)."""
     out[:] = 0
-    for k in range(state.count[c]):
+    for k in range(state.occupancy[c]):
         out += problem.load[state.members[c, k]]
 
 
@@ -183,12 +185,12 @@ def try_cells(problem: Problem, state: State, x: int, y: int, slack: float, mean
         return False
     keep_best(problem, state, makespan, total)
     shift_load(state.load[a], state.load[b], room.sums[0], room.sums[1])
-    longest = max(state.count[x], state.count[y])
+    longest = max(state.occupancy[x], state.occupancy[y])
     for k in range(longest):
         state.members[x, k], state.members[y, k] = state.members[y, k], state.members[x, k]
-        state.cell[state.members[x, k]] = x if k < state.count[y] else state.cell[state.members[x, k]]
-        state.cell[state.members[y, k]] = y if k < state.count[x] else state.cell[state.members[y, k]]
-    for values in (state.count, state.samples, state.tokens):
+        state.cell[state.members[x, k]] = x if k < state.occupancy[y] else state.cell[state.members[x, k]]
+        state.cell[state.members[y, k]] = y if k < state.occupancy[x] else state.cell[state.members[y, k]]
+    for values in (state.occupancy, state.samples, state.tokens):
         values[x], values[y] = values[y], values[x]
     for s in range(state.attention.shape[1]):
         state.attention[x, s] += room.change[s]
@@ -243,7 +245,7 @@ def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint
     room = Scratch(
         np.zeros((2, layers), dtype=np.int32), np.zeros((2, ranks, layers), dtype=np.int32), np.zeros(problem.attention.shape[1], np.int64)
     )
-    cells = len(state.count)
+    cells = len(state.occupancy)
     for n in range(len(kinds)):
         kind = kinds[n]
         first = mix_scalar(key, np.uint64(2 * n + 1))
@@ -255,9 +257,9 @@ def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint
         elif kind == ROW_SHARD_SWAP:
             done = try_row_shards(problem, state, below_scalar(high, len(state.cost)), below_scalar(low, len(state.cost)), slack, mean)
         else:
-            guided = kind == GUIDED_MOVE or kind == GUIDED_SWAP
+            guided = kind in (GUIDED_MOVE, GUIDED_SWAP)
             i = guided_unit(problem, state, high, choice) if guided else below_scalar(high, problem.units)
-            if kind == SWAP or kind == GUIDED_SWAP:
+            if kind in (SWAP, GUIDED_SWAP):
                 j = below_scalar(low, problem.units)
                 y = state.cell[j]
             elif kind == NEAR_SWAP:
@@ -277,5 +279,3 @@ def finish(problem: Problem, state: State) -> None:
     """Store the present layout if it is the best so far."""
     if state.best_score[2]:
         store_best(problem, state)
-
-

@@ -1,14 +1,29 @@
 """
 The compiled kernels once more, in plain numpy over a whole population.
 
-All chains make the same kind of proposal at the same time and draw the same counter-based random numbers as the kernels do, so that both walk
-the same trajectories. This is the kernels' test oracle, the baseline of their speed, and the search where numba is missing.
+All chains make the same kind of proposal at the same time and draw the same counter-based random numbers as the kernels do, so that both
+walk the same trajectories. This is the kernels' test oracle, the baseline of their speed, and the search where numba is missing.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from routepack.heuristics.draws import CELL_SWAP, GUIDED_MOVE, GUIDED_SWAP, KINDS, LEVELS, LOW, NEAR, NEAR_SWAP, ROW_SHARD_SWAP, SWAP, U32, UPHILL, below, mix
+from routepack.heuristics.draws import (
+    CELL_SWAP,
+    GUIDED_MOVE,
+    GUIDED_SWAP,
+    KINDS,
+    LEVELS,
+    LOW,
+    NEAR,
+    NEAR_SWAP,
+    ROW_SHARD_SWAP,
+    SWAP,
+    U32,
+    UPHILL,
+    below,
+    mix,
+)
 from routepack.heuristics.problem import Problem
 from routepack.heuristics.state import State
 from routepack.window import IntArray
@@ -75,8 +90,9 @@ class _Chains:
         cells = h[:, None] * p.slots + np.arange(p.slots)
         most = np.argmax(s.attention[k[:, None], cells].sum(axis=2), axis=1)
         c = h * p.slots + np.where(choice & np.uint64(4096), most, slot)
-        member = ((bits * s.count[k, c].astype(np.uint64)) >> U32).astype(np.int64)
-        return s.members[k, c, member].astype(np.int64)
+        member = ((bits * s.occupancy[k, c].astype(np.uint64)) >> U32).astype(np.int64)
+        units: IntArray = s.members[k, c, member].astype(np.int64)
+        return units
 
     def attention(self, h: IntArray, x: IntArray, y: IntArray, change: IntArray) -> IntArray:
         p, s = self.problem, self.state
@@ -103,6 +119,7 @@ class _Chains:
     def settle(self, allowed: Bools, place: IntArray, cost: IntArray) -> Bools:
         """Decide about proposals that lead to these places and costs; store what the accepted ones change in both and in the score."""
         s = self.state
+        take: Bools
         makespan, total = self.scores(place, cost)
         rise, total_rise = makespan - s.score[:, 0], total - s.score[:, 1]
         if self.exact:
@@ -110,7 +127,7 @@ class _Chains:
             take = (rise < 0) | ((rise == 0) & (total_rise < 0)) | level
         else:
             take = rise + self.mean * total_rise <= self.slack
-        take = take & allowed
+        take &= allowed
         worse = (rise > 0) | ((rise == 0) & (total_rise > 0))
         self.store_best(np.flatnonzero(take & worse & (s.best_score[:, 2] == 1)))
         better = (makespan < s.best_score[:, 0]) | ((makespan == s.best_score[:, 0]) & (total < s.best_score[:, 1]))
@@ -132,14 +149,15 @@ class _Chains:
 
     def slot_of(self, c: IntArray) -> IntArray:
         p = self.problem
-        return self.state.place[self.k, c // p.slots] // p.rows * p.slots + c % p.slots
+        slot: IntArray = self.state.place[self.k, c // p.slots] // p.rows * p.slots + c % p.slots
+        return slot
 
     def try_units(self, i: IntArray, j: IntArray, y: IntArray) -> Bools:
         p, s, k = self.problem, self.state, self.k
         x = s.cell[k, i].astype(np.int64)
         moved = j == p.units
         longer = p.length[j] - p.length[i]
-        allowed = (x != y) & ~(moved & (s.count[k, x] == 1))
+        allowed = (x != y) & ~(moved & (s.occupancy[k, x] == 1))
         allowed &= (s.tokens[k, x] + longer <= p.cap) & (s.tokens[k, y] - longer <= p.cap)
         if p.equal_samples:
             allowed &= (p.size[i] == p.size[j]) | (self.slot_of(x) == self.slot_of(y))
@@ -169,22 +187,22 @@ class _Chains:
         return done
 
     def take(self, n: int, i: int) -> None:
-        p, s = self.problem, self.state
+        s = self.state
         c = s.cell[n, i]
-        last = s.members[n, c, s.count[n, c] - 1]
+        last = s.members[n, c, s.occupancy[n, c] - 1]
         s.members[n, c, s.position[n, i]] = last
         s.position[n, last] = s.position[n, i]
         self.add(n, i, c, -1)
 
     def put(self, n: int, i: int, c: int) -> None:
         s = self.state
-        s.members[n, c, s.count[n, c]] = i
-        s.cell[n, i], s.position[n, i] = c, s.count[n, c]
+        s.members[n, c, s.occupancy[n, c]] = i
+        s.cell[n, i], s.position[n, i] = c, s.occupancy[n, c]
         self.add(n, i, c, 1)
 
     def add(self, n: int, i: int, c: int, sign: int) -> None:
         p, s = self.problem, self.state
-        s.count[n, c] += sign
+        s.occupancy[n, c] += sign
         s.samples[n, c] += sign * p.size[i]
         s.tokens[n, c] += sign * p.length[i]
         s.attention[n, c] += sign * p.attention[i]
@@ -195,21 +213,21 @@ class _Chains:
         if p.equal_samples:
             allowed &= (s.samples[k, x] == s.samples[k, y]) | (self.slot_of(x) == self.slot_of(y))
         change = s.attention[k, y] - s.attention[k, x]
-        shift = np.stack([self.cell_load(n, int(y[n])) - self.cell_load(n, int(x[n])) for n in k])
+        shift = np.stack([self.cell_load(n, int(y[n])) - self.cell_load(n, int(x[n])) for n in k.tolist()])
         shift *= (x // p.slots != y // p.slots)[:, None, None]
         done = self.exchange(allowed, x, y, change, shift)
         n = np.flatnonzero(done)
         xs, ys = x[n], y[n]
-        for values in (s.members, s.count, s.samples, s.tokens, s.attention):
+        for values in (s.members, s.occupancy, s.samples, s.tokens, s.attention):
             values[n, xs], values[n, ys] = values[n, ys], values[n, xs]
         for row, c in ((n, xs), (n, ys)):
             for chain, cell in zip(row.tolist(), c.tolist(), strict=True):
-                s.cell[chain, s.members[chain, cell, : s.count[chain, cell]]] = cell
+                s.cell[chain, s.members[chain, cell, : s.occupancy[chain, cell]]] = cell
         return done
 
     def cell_load(self, n: int, c: int) -> IntArray:
         s = self.state
-        total: IntArray = self.problem.load[s.members[n, c, : s.count[n, c]]].sum(axis=0, dtype=self.problem.load.dtype)
+        total: IntArray = self.problem.load[s.members[n, c, : s.occupancy[n, c]]].sum(axis=0, dtype=self.problem.load.dtype)
         return total
 
     def try_row_shards(self, a: IntArray, b: IntArray) -> Bools:

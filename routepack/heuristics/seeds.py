@@ -46,7 +46,7 @@ def arrange(problem: Problem, cell_of_unit: IntArray) -> IntArray:
 
 @compiled
 def _fill(order: IntArray, lengths: IntArray, cap: int, cells: int, choice: IntArray) -> IntArray:
-    """Put each unit into the cell with room whose tokens rank ``choice[n]`` (0 fullest, at most 2) among those with room; -1 if none has."""
+    """Put each unit into the cell whose tokens rank ``choice[n]`` (0 fullest, at most 2) among those with room; -1 if none has."""
     tokens = np.zeros(cells, dtype=np.int64)
     cell_of_unit = np.full(len(lengths), -1, dtype=np.int64)
     top = np.empty(3, dtype=np.int64)

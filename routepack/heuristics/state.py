@@ -22,8 +22,8 @@ class State(NamedTuple):
     position
         Where the unit stands in its cell's list, shape (units,).
     members
-        Units of each cell, the first ``count`` of each row, shape (cells, most units of a cell).
-    count, samples, tokens
+        Units of each cell, the first ``occupancy`` of each row, shape (cells, most units of a cell).
+    occupancy, samples, tokens
         Units, samples and aligned tokens of each cell, shape (cells,).
     attention
         Ticks of each cell and stage, shape (cells, stages).
@@ -46,7 +46,7 @@ class State(NamedTuple):
     cell: NDArray[np.int32]
     position: NDArray[np.int32]
     members: NDArray[np.int32]
-    count: IntArray
+    occupancy: IntArray
     samples: IntArray
     tokens: IntArray
     attention: IntArray
@@ -82,12 +82,12 @@ def make_state(problem: Problem, cells: IntArray) -> State:
     units, row_shards = problem.units, problem.shards * problem.rows
     members = np.zeros((problem.cells, most_members(problem)), dtype=np.int32)
     position = np.zeros(units, dtype=np.int32)
-    count = np.zeros(problem.cells, dtype=np.int64)
+    occupancy = np.zeros(problem.cells, dtype=np.int64)
     for i, c in enumerate(cells.tolist()):
-        position[i] = count[c]
-        members[c, count[c]] = i
-        count[c] += 1
-    samples, tokens = np.zeros_like(count), np.zeros_like(count)
+        position[i] = occupancy[c]
+        members[c, occupancy[c]] = i
+        occupancy[c] += 1
+    samples, tokens = np.zeros_like(occupancy), np.zeros_like(occupancy)
     attention = np.zeros((problem.cells, problem.attention.shape[1]), dtype=np.int64)
     load = np.zeros((row_shards, *problem.load.shape[1:]), dtype=problem.load.dtype)
     np.add.at(samples, cells, problem.size[:units])
@@ -104,7 +104,7 @@ def make_state(problem: Problem, cells: IntArray) -> State:
         cell=cell,
         position=position,
         members=members,
-        count=count,
+        occupancy=occupancy,
         samples=samples,
         tokens=tokens,
         attention=attention,

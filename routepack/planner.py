@@ -1,0 +1,381 @@
+"""The whole road: place experts, decide and prove rows, lay samples out, re-place, verify."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from routepack.bounds.rows import prove_cells
+from routepack.budget import Budget, Progress
+from routepack.certificate import WeightCertificate
+from routepack.cost_model import CostModel
+from routepack.errors import Infeasible, InvalidInstance
+from routepack.heuristics import placement as placements
+from routepack.heuristics.annealing import AnnealingParams, Found, Search, anneal, anneal_single, multi_start
+from routepack.heuristics.baselines import first_fit_rows, karmarkar_karp, row_by_row
+from routepack.heuristics.equal_samples import pack_equal
+from routepack.heuristics.migration import place_from, relabel
+from routepack.heuristics.packing import open_cells, pack
+from routepack.heuristics.problem import Problem, make_problem
+from routepack.heuristics.replacement import replace_for_rows, row_shard_demand
+from routepack.heuristics.seeds import randomized_best_fit, seed_layouts
+from routepack.heuristics.state import exact_score
+from routepack.instance import Instance, Options, Oversize, Sync
+from routepack.plan import Layout, Placement, Plan
+from routepack.result import Method, Result
+from routepack.topology import Topology
+from routepack.verify import recompute_bound, verify_plan, verify_rows
+from routepack.window import IntArray, Window
+
+METHODS = {
+    "anneal": "population annealing from LPT + swaps, experts re-placed for the rows (default)",
+    "annealing-single": "simulated annealing of one chain, otherwise the same",
+    "multi-start": "descents from one random start after another, otherwise the same",
+    "lpt-ffd": "LPT placement and first-fit decreasing: the paper's reorder arm",
+    "identity-ffd": "identity placement and first-fit decreasing by length: the paper's baseline",
+    "kk": "identity placement and Karmarkar-Karp on a length cost, as verl, slime and prime-rl balance",
+}
+SEARCHES = ("anneal", "annealing-single", "multi-start")
+DEFAULT_SECONDS = 1.0
+PATIENCE = 40_000
+ROUNDS = (0.5, 0.75, 1.0)
+REHEAT = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """
+    A number of rows, a packing into them, and the weights that prove how many cells are needed.
+
+    Parameters
+    ----------
+    count
+        Rows R.
+    packed
+        Cell of each unit, shape (units,): any numbering of the R*S cells, or places where slots have equal sample counts.
+    certificate
+        Checked weights over units.
+    """
+
+    count: int
+    packed: IntArray
+    certificate: WeightCertificate
+
+
+def decide_rows(instance: Instance) -> Rows:
+    """
+    Find the fewest rows that a packing reaches, fill exactly their cells, and prove what can be proved about fewer.
+
+    Raises
+    ------
+    Infeasible
+        A unit exceeds the cap, or too few units exist for the cells of the rows.
+    """
+    lengths, slots, cap = instance.unit_lengths(), instance.topology.dp, instance.token_cap
+    least = instance.rows_for(-(-int(lengths.sum()) // cap))
+    if instance.options.equal_samples:
+        return _rows_of_equal_samples(instance, lengths, least)
+    cells = pack(lengths, cap, target=least * slots)
+    rows = instance.rows_for(int(cells.max()) + 1)
+    certificate = prove_cells(lengths, cap)
+    if rows * slots > len(lengths):
+        raise _too_few(instance, len(lengths), certificate.cells, rows)
+    return Rows(rows, open_cells(lengths, cells, rows * slots), certificate)
+
+
+def _too_few(instance: Instance, units: int, cells: int, rows: int) -> Infeasible:
+    needed, groups = rows * instance.topology.dp, len(instance.options.keep_together)
+    what = f"{units} groups of samples that stay together" if groups else f"{units} samples"
+    return Infeasible(
+        f"the tokens need at least {cells} cells, so {rows} rows of {instance.topology.dp} slots = {needed} cells, "
+        f"but only {what} exist to fill them",
+        "use fewer slots, a smaller row_multiple, another token cap or more samples",
+        cells_lower_bound=cells,
+        needs_cells=needed,
+        has_samples=instance.window.num_samples,
+        has_groups=units if groups else None,
+    )
+
+
+def _rows_of_equal_samples(instance: Instance, lengths: IntArray, least: int) -> Rows:
+    samples, slots = instance.window.num_samples, instance.topology.dp
+    if samples % slots:
+        raise Infeasible(
+            f"equal_samples: {samples} samples do not divide by {slots} slots",
+            "drop samples, change the slots or allow unequal counts",
+            has_samples=samples,
+        )
+    certificate = prove_cells(lengths, instance.token_cap)
+    sizes = instance.per_unit(np.ones(samples, dtype=np.int64))
+    rows = max(least, instance.rows_for(certificate.cells))
+    if rows * slots > len(lengths):
+        raise _too_few(instance, len(lengths), certificate.cells, rows)
+    while rows * slots <= len(lengths):
+        packed = pack_equal(lengths, sizes, slots, rows, instance.token_cap)
+        if packed is not None:
+            slot, row = np.divmod(packed, rows)
+            shard, d = np.divmod(slot, instance.topology.slots_per_shard)
+            return Rows(rows, (shard * rows + row) * instance.topology.slots_per_shard + d, certificate)
+        rows += instance.row_multiple
+    raise Infeasible(
+        f"equal_samples: no layout with {samples // slots} samples on each of {slots} slots was found "
+        f"under token_cap = {instance.token_cap}",
+        "raise the cap or allow unequal counts",
+        cells_lower_bound=certificate.cells,
+        has_samples=samples,
+    )
+
+
+def layout_of(problem: Problem, cells: IntArray, unit_of_sample: IntArray) -> Layout:
+    """Layout of units at these places, shape (units,)."""
+    slots: list[list[list[int]]] = [[[] for _ in range(problem.rows)] for _ in range(problem.shards * problem.slots)]
+    for i, unit in enumerate(unit_of_sample.tolist()):
+        row_shard, d = divmod(int(cells[unit]), problem.slots)
+        shard, row = divmod(row_shard, problem.rows)
+        slots[shard * problem.slots + d][row].append(i)
+    return Layout.from_lists(slots)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One planning run: the instance, its limits, and the best placement and layout so far."""
+
+    instance: Instance
+    method: str
+    budget: Budget
+    seed: int
+    threads: int
+    compiled: bool
+    rows: Rows
+    attempts: int = 0
+
+    def search(self, rank_of_expert: IntArray, layouts: list[IntArray] | None, part: int, params: AnnealingParams, until: float) -> Found:
+        """Search for a layout under one placement, from given layouts or from seeds, until a share of the budget is used."""
+        problem = make_problem(self.instance, rank_of_expert, self.rows.count)
+        rng = np.random.Generator(np.random.Philox(key=[self.seed, part]))
+        chains = 1 if self.method == "annealing-single" else params.replicas
+        starts = layouts or seed_layouts(problem, self.rows.packed, chains, rng)
+        search = Search(
+            problem,
+            [starts[k % len(starts)] for k in range(chains)],
+            self.seed + (part << 32),
+            self.budget,
+            params=params,
+            until=until,
+            spent=self.attempts,
+            threads=self.threads,
+            compiled=self.compiled,
+        )
+        if self.method == "multi-start":
+            found = multi_start(search, lambda rng: self._fresh(problem, rng), PATIENCE)
+        else:
+            found = (anneal if self.method == "anneal" else anneal_single)(search)
+        self.attempts += found.attempts
+        return found
+
+    def _fresh(self, problem: Problem, rng: np.random.Generator) -> IntArray:
+        layout = None if problem.equal_samples else randomized_best_fit(problem, rng)
+        return seed_layouts(problem, self.rows.packed, 1, rng)[0] if layout is None else layout
+
+    def place_and_lay_out(self, rank_of_expert: IntArray, again: bool) -> tuple[IntArray, IntArray]:
+        """Lay out, and, where experts may move again, re-place them for the rows and lay out once more; keep what scores best."""
+        params = AnnealingParams()
+        found = self.search(rank_of_expert, None, 0, params, ROUNDS[0] if again else 1.0)
+        best = (found.score, rank_of_expert, found.cells)
+        for part, until in enumerate(ROUNDS[1:] if again else (), start=1):
+            if self.budget.interrupted():
+                break
+            _, ranks, cells = best
+            ranks = self._replace(ranks, cells)
+            problem = make_problem(self.instance, ranks, self.rows.count)
+            best = min(best, (exact_score(problem, cells), ranks, cells), key=lambda x: x[0])
+            found = self.search(best[1], [cells], part, replace(params, hot=params.hot * REHEAT), until)
+            best = min(best, (found.score, best[1], found.cells), key=lambda x: x[0])
+        return best[1], best[2]
+
+    def _replace(self, rank_of_expert: IntArray, cells: IntArray) -> IntArray:
+        """Re-place experts for the rows of a layout."""
+        self.budget.report(Progress("re-place", self.budget.elapsed(), self.attempts))
+        topology = self.instance.topology
+        row_shard = cells[self.instance.unit_of_sample] // topology.slots_per_shard
+        demand = row_shard_demand(self.instance.window.demand, row_shard, self.rows.count * topology.num_shards)
+        weights = np.ones(len(demand))
+        ranks: IntArray = replace_for_rows(demand, weights, rank_of_expert, topology.ep, threads=self.threads)
+        return ranks
+
+
+def solve(
+    instance: Instance,
+    *,
+    method: str = "anneal",
+    budget: Budget | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    backend: str = "numba",
+    replace: bool = True,
+    max_moves: int | None = None,
+    tolerance: float | None = None,
+) -> Result:
+    """
+    Plan an instance and verify the plan.
+
+    Parameters
+    ----------
+    instance
+        What is asked.
+    method
+        Key of `METHODS`.
+    budget
+        Time limit, attempt cap, interruption and progress; one second if not given. Under an attempt cap alone the same seed gives the same
+        plan, whatever the number of threads.
+    seed
+        Seed of every random draw, in [0, 2**32).
+    threads
+        Threads; all cores if not given.
+    backend
+        ``"numba"``, or ``"numpy"`` for the readable reference.
+    replace
+        Re-place experts for the rows that were laid out, and lay out again.
+    max_moves, tolerance
+        Limits of moving from ``current_placement``: experts a layer, and excess over the layer's bound that is left as it is. Either turns
+        re-placement off.
+
+    Raises
+    ------
+    Infeasible
+        No plan exists, or none was found; with reason and remedy.
+    InvalidInstance
+        An argument is wrong.
+    """
+    if method not in METHODS:
+        raise InvalidInstance(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}.")
+    if backend not in ("numba", "numpy"):
+        raise InvalidInstance(f"backend = {backend!r} is unknown; choose numba or numpy.")
+    if not 0 <= seed < 1 << 32:
+        raise InvalidInstance(f"seed = {seed} is outside [0, 2**32); choose another.")
+    budget = budget or Budget(seconds=DEFAULT_SECONDS)
+    started = time.monotonic()
+    rows = decide_rows(instance)
+    threads = threads or os.cpu_count() or 1
+    run = _Run(instance, method, budget, seed, threads, backend == "numba", rows)
+    ranks = _place(instance, method, max_moves, tolerance)
+    if method in SEARCHES:
+        again = replace and max_moves is None and tolerance is None
+        ranks, cells = run.place_and_lay_out(ranks, again)
+    else:
+        rows, cells = _lay_out_by_length(instance, method, rows, ranks)
+    if instance.current_placement is not None and max_moves is None and method not in ("identity-ffd", "kk"):
+        ranks = relabel(ranks, instance.current_placement, instance.topology.ep)
+    problem = make_problem(instance, ranks, rows.count)
+    plan = Plan(Placement(ranks), layout_of(problem, cells, instance.unit_of_sample))
+    cost = verify_plan(instance, plan)
+    return Result(
+        instance.name,
+        instance.sha256(),
+        plan,
+        cost,
+        verify_rows(instance, rows.count, rows.certificate),
+        recompute_bound(instance, None),
+        recompute_bound(instance, plan.placement),
+        Method(method, seed, run.attempts, time.monotonic() - started),
+        budget.interrupted(),
+    )
+
+
+def _place(instance: Instance, method: str, max_moves: int | None, tolerance: float | None) -> IntArray:
+    window, ranks = instance.window, instance.topology.ep
+    loads = window.demand.sum(axis=0, dtype=np.int64)
+    if method in ("identity-ffd", "kk"):
+        return placements.identity(window.num_layers, window.num_experts, ranks)
+    if method == "lpt-ffd":
+        return placements.lpt(loads, ranks)
+    if instance.current_placement is not None:
+        return place_from(instance.current_placement, loads, ranks, max_moves=max_moves, tolerance=tolerance)
+    if max_moves is not None or tolerance is not None:
+        raise InvalidInstance("max_moves and tolerance need current_placement; give the placement that experts would move from.")
+    return placements.lpt_swap(loads, ranks)
+
+
+def _lay_out_by_length(instance: Instance, method: str, rows: Rows, ranks: IntArray) -> tuple[Rows, IntArray]:
+    problem = make_problem(instance, ranks, rows.count)
+    if method != "kk" or instance.options.equal_samples:
+        return rows, first_fit_rows(problem, rows.packed)
+    slots = instance.topology.dp
+    cells = karmarkar_karp(problem.length[: problem.units], problem.cap, rows.count * slots, instance.row_multiple * slots)
+    rows = Rows((int(cells.max()) + 1) // slots, cells, rows.certificate)
+    return rows, row_by_row(problem._replace(rows=rows.count), cells)
+
+
+def plan_window(
+    lengths: ArrayLike,
+    demand: ArrayLike,
+    topology: Topology,
+    *,
+    token_cap: int,
+    cost: CostModel | None = None,
+    length_multiple: int = 1,
+    row_multiple: int = 1,
+    oversize: Oversize = "error",
+    equal_samples: bool = False,
+    keep_together: Sequence[Sequence[int]] = (),
+    sync: Sync = "shard",
+    current_placement: ArrayLike | None = None,
+    sample_ids: Sequence[str] | Sequence[int] | None = None,
+    top_k: int | None = None,
+    time_limit: float | None = None,
+    attempts: int | None = None,
+    interrupted: Callable[[], bool] | None = None,
+    **search: Any,
+) -> Result:
+    """
+    Plan one window from arrays: the call for a training loop.
+
+    Parameters
+    ----------
+    lengths
+        Tokens of each sample, shape (N,).
+    demand
+        Token-slots of sample i for expert e at MoE layer l, shape (N, L, E), integers; int32 is used without a copy.
+    topology
+        ``Topology.of(dp, ep, edp)`` or ``Topology.from_trainer(world, tp=…, …)``.
+    token_cap
+        Tokens that one microbatch of one DP slot may hold.
+    cost, length_multiple, row_multiple, oversize, equal_samples, keep_together, sync, current_placement, sample_ids, top_k
+        As for `Instance`, `Options` and `Window`.
+    time_limit, attempts
+        Seconds, and proposals, to spend; one second if neither is given.
+    interrupted
+        Asked between sweeps; true returns the best plan so far.
+    search
+        ``method``, ``seed``, ``threads``, ``backend``, ``replace``, ``max_moves``, ``tolerance`` as for `solve`.
+
+    Returns
+    -------
+    Result
+        ``placement[l][e]`` is the EP rank of expert e and ``layout[d][r]`` the samples of row r on slot d, as plain lists.
+
+    Raises
+    ------
+    InvalidInstance, Infeasible
+        As `solve`.
+    """
+    window = Window(lengths, demand, sample_ids, top_k=top_k)  # type: ignore[arg-type]
+    options = Options(oversize, equal_samples, keep_together, sync)  # type: ignore[arg-type]
+    instance = Instance(
+        window,
+        topology,
+        token_cap,
+        length_multiple=length_multiple,
+        row_multiple=row_multiple,
+        cost=cost or CostModel(),
+        options=options,
+        current_placement=current_placement,  # type: ignore[arg-type]
+    )
+    if time_limit is None and attempts is None:
+        time_limit = DEFAULT_SECONDS
+    budget = Budget(time_limit, attempts, interrupted or (lambda: False))
+    return solve(instance, budget=budget, **search)
