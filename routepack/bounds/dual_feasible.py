@@ -36,7 +36,7 @@ def martello_toth(distinct: IntArray, counts: IntArray, capacity: int) -> Weighi
     .. [1] Martello, S., and P. Toth (1990). Lower bounds and reduction procedures for the bin packing problem. *Discrete Applied
        Mathematics* 28(1): 59-70. https://doi.org/10.1016/0166-218X(90)90094-S
     """
-    thresholds = np.concatenate([[1], distinct[2 * distinct <= capacity]])
+    thresholds = np.concatenate([distinct[2 * distinct <= capacity], [max(1, capacity // 2)]])
     number = np.concatenate([[0], np.cumsum(counts)])
     tokens = np.concatenate([[0], np.cumsum(counts * distinct)])
     low = np.searchsorted(distinct, thresholds)
