@@ -1,0 +1,166 @@
+"""`routepack solve`: a window in, a verified plan out."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from routepack.budget import Budget
+from routepack.cli import INTERRUPTED
+from routepack.cli.arguments import check_output, takes_window
+from routepack.cli.facts import solve_facts
+from routepack.cli.interrupt import interruptible
+from routepack.cli.output import live_progress, number, percent, plural, print_json, print_table
+from routepack.errors import Infeasible
+from routepack.instance import Instance
+from routepack.result import Result
+
+BASELINE = "identity-ffd"
+DEFAULT_SECONDS = 1.0
+
+
+class MethodName(click.ParamType[str]):
+    """A key of the registry of methods, which is imported only when it is needed."""
+
+    name = "method"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Show the choices in the help."""
+        from routepack.planner import METHODS
+
+        return f"[{'|'.join(METHODS)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse an unknown name with one line for each known one."""
+        from routepack.planner import METHODS
+
+        if value not in METHODS:
+            self.fail(f"{value!r} is unknown; choose:\n" + "\n".join(f"  {name}: {text}" for name, text in METHODS.items()), param, ctx)
+        return str(value)
+
+
+@click.command()
+@takes_window
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the plan goes (JSON).")
+@click.option("--method", type=MethodName(), default="anneal", show_default=True, help="How samples are laid out.")
+@click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds of planning; 1 unless --attempts is given.")
+@click.option("--attempts", type=click.IntRange(min=0), help="Proposals; makes a run reproducible, byte for byte.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads; all cores unless given. Never changes the plan under --attempts.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random draw.")
+@click.option(
+    "--backend", type=click.Choice(["numba", "numpy"]), default="numba", show_default=True, help="Compiled, or without a compiler."
+)
+@click.option("--replace/--no-replace", default=True, show_default=True, help="Place experts again for the rows just laid out.")
+@click.option("--baseline/--no-baseline", default=True, show_default=True, help=f"Compare with {BASELINE}, outside the time limit.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+@click.option("--quiet", is_flag=True, help="Print nothing when all goes well.")
+@click.pass_context
+def command(ctx: click.Context, /, instance: Instance, **options: Any) -> None:
+    """
+    Plan WINDOW: place experts, prove the rows, lay samples out, verify.
+
+    \b
+    Examples:
+      routepack solve window.npz -o plan.json --time-limit 5
+      routepack solve tinymoe-mixed --attempts 200000 --seed 7 --json
+    """
+    output, as_json, quiet = options.pop("output"), options.pop("as_json"), options.pop("quiet")
+    with_baseline = options.pop("baseline")
+    check_output(output)
+    try:
+        result = _plan(instance, output, quiet or as_json, **options)
+    except Infeasible as fault:
+        if as_json:
+            print_json(_refusal(fault))
+        raise
+    if not quiet:
+        baseline = _baseline(instance, options["seed"]) if with_baseline and not result.interrupted else None
+        facts = solve_facts(instance, result, baseline) | {"output": None if output is None else str(output)}
+        print_json(facts) if as_json else _print(facts)
+    if result.interrupted:
+        click.echo("interrupted: " + ("the best plan so far is written" if output else "no --output, so no plan is written"), err=True)
+        ctx.exit(INTERRUPTED)
+
+
+def _plan(instance: Instance, output: Path | None, silent: bool, time_limit: float | None, attempts: int | None, **options: Any) -> Result:
+    from routepack.instances.files import write_result
+    from routepack.planner import solve
+
+    if time_limit is None and attempts is None:
+        time_limit = DEFAULT_SECONDS
+    with interruptible() as interrupted:
+        with live_progress(silent) as report:
+            result = solve(instance, budget=Budget(time_limit, attempts, interrupted, report), **options)
+        if output is not None:
+            write_result(output, result)
+    return result
+
+
+def _baseline(instance: Instance, seed: int) -> Result | None:
+    from routepack.planner import solve
+
+    try:
+        return solve(instance, method=BASELINE, seed=seed)
+    except Infeasible:
+        return None
+
+
+def _refusal(fault: Infeasible) -> dict[str, Any]:
+    numbers = {key: getattr(fault, key) for key in ("cells_lower_bound", "needs_cells", "has_samples", "has_groups")}
+    return {"status": "infeasible", "reason": fault.reason, "remedy": fault.remedy} | numbers
+
+
+def _costs(facts: dict[str, Any]) -> list[tuple[str, int]]:
+    names = ("slowest shard (score)", "all shards", "costliest row-shard")
+    rest = (("expert peak sum", "expert_peak_sum"), ("largest peak", "largest_peak"), ("attention", "attention"))
+    return [*zip(names, facts["score"], strict=True), *((name, facts[key]) for name, key in rest)]
+
+
+def _print(facts: dict[str, Any]) -> None:
+    window, topology, rows, baseline = facts["instance"], facts["instance"]["topology"], facts["rows"], facts["baseline"]
+    click.echo(
+        f"{window['name'] or 'window'}: {plural(window['samples'], 'sample')}, {plural(window['tokens'], 'token')}, "
+        f"{plural(window['layers'], 'layer')} of {window['experts']} experts; "
+        f"dp {topology['dp']}, ep {topology['ep']}, edp {topology['edp']}, cap {window['token_cap']:,}"
+    )
+    if baseline is None:
+        print_table(("ticks", "plan"), [*((name, number(mine)) for name, mine in _costs(facts)), ("rows", str(rows["count"]))])
+    else:
+        pairs = zip(_costs(facts), _costs(baseline), strict=True)
+        costs = [(name, number(mine), number(other), _change(mine, other)) for (name, mine), (_, other) in pairs]
+        print_table(("ticks", "plan", BASELINE, "change"), [*costs, ("rows", str(rows["count"]), str(baseline["rows"]), "")])
+    click.echo(f"rows {rows['count']}: {rows['status']}; at least {plural(rows['cells_lower_bound'], 'cell')} needed, certificate checked")
+    bound, own = facts["bound"]["value"], facts["placement_bound"]["value"]
+    click.echo(f"gap {percent(facts['gap'])}: no placement and layout scores below {bound:,}")
+    click.echo(f"gap {percent(facts['placement_gap'])}: no layout scores below {own:,} under this placement")
+    if facts["gain"] is not None:
+        click.echo(f"{BASELINE} takes {facts['gain']:.2f} times as long, by the slowest shard")
+    _print_notes(facts)
+    method = facts["method"]
+    written = f"; wrote {facts['output']}" if facts["output"] else ""
+    click.echo(f"{method['name']}, seed {method['seed']}, {plural(method['attempts'], 'attempt')}, {facts['seconds']:.2f} s{written}")
+
+
+def _change(mine: int, other: int) -> str:
+    return f"{100 * (mine - other) / other:+.1f} %" if other else "-"
+
+
+def _print_notes(facts: dict[str, Any]) -> None:
+    window = facts["instance"]
+    click.echo(
+        f"experts: no permutation lowers the largest rank of the window in {facts['layers_at_their_bound']} of {window['layers']} layers"
+    )
+    if facts["layers_too_uneven_to_balance"]:
+        click.echo(
+            f"experts: no permutation can balance {plural(facts['layers_too_uneven_to_balance'], 'layer')}; single experts are too hot"
+        )
+    if window["flagged"]:
+        click.echo(f"oversize: {plural(len(window['flagged']), 'sample')} over the cap, alone in a cell: {window['flagged'][:20]}")
+    if window["padding_tokens"]:
+        share = percent(window["padding_tokens"] / window["tokens"])
+        click.echo(f"padding: {plural(window['padding_tokens'], 'token')}, {share} of the real ones")
+    if window["unknown_token_slots"]:
+        click.echo(f"routes: {plural(window['unknown_token_slots'], 'token-slot')} without a recorded expert")
+    parts = window["topology"]["parts_per_slot"]
+    if parts > 1:
+        click.echo(f"split slots: each slot's tokens go over {parts} shards; the parts are taken as equal")
