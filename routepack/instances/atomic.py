@@ -28,8 +28,8 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[bytes]], 
     RoutePackError
         The folder is missing, full or not writable, or the path is a folder or a device.
     """
-    target = Path(os.path.realpath(path))
     try:
+        target = Path(os.path.realpath(path))
         mode = _mode(target)
         handle, temporary = tempfile.mkstemp(prefix=".routepack-", suffix=".tmp", dir=target.parent)
         try:

@@ -140,6 +140,8 @@ def _topology(values: Any) -> Topology:
 def _cost(values: Any) -> CostModel:
     fields = Fields(values, "cost", COST_KEYS, ("kind",), InvalidInstance)
     fields.choice("kind", ("window", "absolute"))
+    if "expert_cost" in fields.values and values["expert_cost"] is None:
+        raise InvalidInstance("cost.expert_cost = None is not a number; leave it out.")
     stages = fields.values.get("stages", [])
     if not isinstance(stages, list):
         raise InvalidInstance(f"cost.stages = {brief(stages)} is not a list; give a list of stages.")

@@ -137,7 +137,8 @@ class Router:
         common, own = 1 / (self.prompt_concentration + 1), 1 / (self.sample_concentration + 1)
         part = min(prompt_tokens / tokens, 0.5)  # a response of few tokens would need a variance beyond all measure
         response = min(own / (1 - part) ** 2, 0.5)
-        reach = np.sqrt(domain * (1 - domain)).sum(axis=1, keepdims=True) / np.sqrt(2 * np.pi)
+        mean_root = domain / np.sqrt(domain + 0.25 * common)  # E sqrt(g) of a Dirichlet share with mean ``domain``, nearly
+        reach = (mean_root * np.sqrt(1 - domain)).sum(axis=1, keepdims=True) / np.sqrt(2 * np.pi)
         noise = (1 / max(prompt_tokens, 1) + 1 / max(tokens - prompt_tokens, 1)) / self.top_k
         apart = (PROMPT_DISTANCE / np.maximum(reach, 1e-9)) ** 2 - noise - response
         prompt = np.clip(apart, common / 10, 0.5)

@@ -50,7 +50,7 @@ class Workload:
         return prompt / (prompt + sample)
 
 
-# Measured on public data (docs/generators.md names it), but for these assumptions: prompt sigma of long-cot, icc of long-code, swe-agent
+# Measured on public data (docs/files.md names it), but for these assumptions: prompt sigma of long-cot, icc of long-code, swe-agent
 # and r1, and the concentrations of all but math, gsm8k and agent.
 WORKLOADS = {
     "gsm8k": Workload(57, 0.35, 4.74, 0.42, 0.59, 1500, prompt_concentration=116, sample_concentration=174),
