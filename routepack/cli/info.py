@@ -140,4 +140,5 @@ def _print_skew(skew: list[dict[str, Any]]) -> None:
     rows = [[str(layer["layer"]), *(number(layer[key]) for key in keys)] for layer in worst]
     if means:
         rows.append(["mean of all", *(number(sum(layer[key] for layer in means) / len(means)) for key in keys)])
-    print_table((shown, "hottest expert / mean", "rank / mean, identity", "placed", "bound"), rows)
+    click.echo("skew: largest over mean, of the experts, and of the ranks by identity, by LPT + swaps, and by the best that could be")
+    print_table((shown, "experts", "ranks, identity", "ranks, placed", "ranks, bound"), rows)

@@ -147,9 +147,9 @@ def _change(mine: int, other: int) -> str:
 
 def _print_notes(facts: dict[str, Any]) -> None:
     window = facts["instance"]
-    click.echo(
-        f"experts: no permutation lowers the largest rank of the window in {facts['layers_at_their_bound']} of {window['layers']} layers"
-    )
+    if facts["layers_at_their_bound"]:
+        layers = f"{facts['layers_at_their_bound']} of {window['layers']} layers"
+        click.echo(f"experts: in {layers} no permutation can lower the window's largest rank")
     if facts["layers_too_uneven_to_balance"]:
         click.echo(
             f"experts: no permutation can balance {plural(facts['layers_too_uneven_to_balance'], 'layer')}; single experts are too hot"
