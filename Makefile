@@ -20,7 +20,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: venv
-	$(BIN)/routepack solve tinymoe-mixed -o build/demo-plan.json
+	@mkdir -p build
+	$(BIN)/routepack solve tinymoe-mixed --time-limit 5 -o build/demo-plan.json
 	$(BIN)/routepack verify tinymoe-mixed build/demo-plan.json
 
 test: venv

@@ -11,7 +11,7 @@ from routepack.instances import library
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "instances"
 SHIPPED = library.names()
-BESIDE = [pytest.param(path, id=path.stem, marks=pytest.mark.slow) for path in sorted(FOLDER.glob("*.npz")) if path.stem not in SHIPPED]
+BESIDE = [pytest.param(path, id=path.stem) for path in sorted(FOLDER.glob("*.npz")) if path.stem not in SHIPPED]
 
 
 def solved(window, plan, threads):
