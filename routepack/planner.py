@@ -3,27 +3,27 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from routepack.bounds.rows import prove_cells
-from routepack.budget import Budget, Progress
+from routepack.budget import Budget
 from routepack.certificate import WeightCertificate
 from routepack.cost_model import CostModel
 from routepack.errors import Infeasible, InvalidInstance
 from routepack.heuristics import placement as placements
-from routepack.heuristics.annealing import AnnealingParams, Found, Search, anneal, anneal_single, multi_start
+from routepack.heuristics.annealing import anneal, anneal_single, multi_start
 from routepack.heuristics.baselines import first_fit_rows, karmarkar_karp, row_by_row
 from routepack.heuristics.equal_samples import pack_equal
 from routepack.heuristics.migration import place_from, relabel
 from routepack.heuristics.packing import open_cells, pack
 from routepack.heuristics.problem import Problem, make_problem
-from routepack.heuristics.replacement import replace_for_rows, row_shard_demand
-from routepack.heuristics.seeds import randomized_best_fit, seed_layouts
-from routepack.heuristics.state import exact_score
+from routepack.heuristics.rows_placement import Replacer
+from routepack.heuristics.search import Found, Search, SearchParams
+from routepack.heuristics.seeds import fresh_layout, seed_layouts
 from routepack.instance import Instance, Options, Oversize, Sync
 from routepack.plan import Layout, Placement, Plan
 from routepack.result import Method, Result
@@ -42,8 +42,6 @@ METHODS = {
 SEARCHES = ("anneal", "annealing-single", "multi-start")
 DEFAULT_SECONDS = 1.0
 PATIENCE = 40_000
-ROUNDS = (0.5, 0.75, 1.0)
-REHEAT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,72 +138,19 @@ def layout_of(problem: Problem, cells: IntArray, unit_of_sample: IntArray) -> La
     return Layout.from_lists(slots)
 
 
-@dataclass(slots=True)
-class _Run:
-    """One planning run: the instance, its limits, and the best placement and layout so far."""
-
-    instance: Instance
-    method: str
-    budget: Budget
-    seed: int
-    threads: int
-    compiled: bool
-    rows: Rows
-    attempts: int = 0
-
-    def search(self, rank_of_expert: IntArray, layouts: list[IntArray] | None, part: int, params: AnnealingParams, until: float) -> Found:
-        """Search for a layout under one placement, from given layouts or from seeds, until a share of the budget is used."""
-        problem = make_problem(self.instance, rank_of_expert, self.rows.count)
-        rng = np.random.Generator(np.random.Philox(key=[self.seed, part]))
-        chains = 1 if self.method == "annealing-single" else params.replicas
-        starts = layouts or seed_layouts(problem, self.rows.packed, chains, rng)
-        search = Search(
-            problem,
-            [starts[k % len(starts)] for k in range(chains)],
-            self.seed + (part << 32),
-            self.budget,
-            params=params,
-            until=until,
-            spent=self.attempts,
-            threads=self.threads,
-            compiled=self.compiled,
-        )
-        if self.method == "multi-start":
-            found = multi_start(search, lambda rng: self._fresh(problem, rng), PATIENCE)
-        else:
-            found = (anneal if self.method == "anneal" else anneal_single)(search)
-        self.attempts += found.attempts
-        return found
-
-    def _fresh(self, problem: Problem, rng: np.random.Generator) -> IntArray:
-        layout = None if problem.equal_samples else randomized_best_fit(problem, rng)
-        return seed_layouts(problem, self.rows.packed, 1, rng)[0] if layout is None else layout
-
-    def place_and_lay_out(self, rank_of_expert: IntArray, again: bool) -> tuple[IntArray, IntArray]:
-        """Lay out, and, where experts may move again, re-place them for the rows and lay out once more; keep what scores best."""
-        params = AnnealingParams()
-        found = self.search(rank_of_expert, None, 0, params, ROUNDS[0] if again else 1.0)
-        best = (found.score, rank_of_expert, found.cells)
-        for part, until in enumerate(ROUNDS[1:] if again else (), start=1):
-            if self.budget.interrupted():
-                break
-            _, ranks, cells = best
-            ranks = self._replace(ranks, cells)
-            problem = make_problem(self.instance, ranks, self.rows.count)
-            best = min(best, (exact_score(problem, cells), ranks, cells), key=lambda x: x[0])
-            found = self.search(best[1], [cells], part, replace(params, hot=params.hot * REHEAT), until)
-            best = min(best, (found.score, best[1], found.cells), key=lambda x: x[0])
-        return best[1], best[2]
-
-    def _replace(self, rank_of_expert: IntArray, cells: IntArray) -> IntArray:
-        """Re-place experts for the rows of a layout."""
-        self.budget.report(Progress("re-place", self.budget.elapsed(), self.attempts))
-        topology = self.instance.topology
-        row_shard = cells[self.instance.unit_of_sample] // topology.slots_per_shard
-        demand = row_shard_demand(self.instance.window.demand, row_shard, self.rows.count * topology.num_shards)
-        weights = np.ones(len(demand))
-        ranks: IntArray = replace_for_rows(demand, weights, rank_of_expert, topology.ep, threads=self.threads)
-        return ranks
+def _search(
+    instance: Instance, method: str, rows: Rows, ranks: IntArray, budget: Budget, seed: int, threads: int, compiled: bool, replace: bool
+) -> Found:
+    """Search for a layout, and for the placement that suits its rows if experts may be re-placed."""
+    problem = make_problem(instance, ranks, rows.count)
+    rng = np.random.Generator(np.random.Philox(key=[seed, 1]))
+    params = SearchParams()
+    layouts = seed_layouts(problem, rows.packed, 1 if method == "annealing-single" else params.replicas, rng)
+    replacer = Replacer(instance, problem.rows * problem.shards) if replace else None
+    search = Search(problem, ranks, layouts, seed, budget, params=params, threads=threads, compiled=compiled, replacer=replacer)
+    if method == "multi-start":
+        return multi_start(search, lambda rng: fresh_layout(problem, rows.packed, rng), PATIENCE)
+    return (anneal if method == "anneal" else anneal_single)(search)
 
 
 def solve(
@@ -261,11 +206,12 @@ def solve(
     started = time.monotonic()
     rows = decide_rows(instance)
     threads = threads or os.cpu_count() or 1
-    run = _Run(instance, method, budget, seed, threads, backend == "numba", rows)
     ranks = _place(instance, method, max_moves, tolerance)
+    attempts = 0
     if method in SEARCHES:
         again = replace and max_moves is None and tolerance is None
-        ranks, cells = run.place_and_lay_out(ranks, again)
+        found = _search(instance, method, rows, ranks, budget, seed, threads, backend == "numba", again)
+        ranks, cells, attempts = found.rank_of_expert, found.cells, found.attempts
     else:
         rows, cells = _lay_out_by_length(instance, method, rows, ranks)
     if instance.current_placement is not None and max_moves is None and method not in ("identity-ffd", "kk"):
@@ -281,7 +227,7 @@ def solve(
         verify_rows(instance, rows.count, rows.certificate),
         recompute_bound(instance, None),
         recompute_bound(instance, plan.placement),
-        Method(method, seed, run.attempts, time.monotonic() - started),
+        Method(method, seed, attempts, time.monotonic() - started),
         budget.interrupted(),
     )
 

@@ -32,6 +32,32 @@ def expert_pair(
 
 
 @inlined
+def expert_cost(problem: Problem, peaks: int, mass: int) -> int:
+    """X from the sum over layers of the largest centred rank load, and the mass."""
+    experts = (peaks + mass) // problem.load.shape[1]
+    return -(-experts // problem.parts)
+
+
+@compiled
+def smoothing(
+    load_a: NDArray[np.int32], load_b: NDArray[np.int32], minus: NDArray[np.int32], plus: NDArray[np.int32], room: NDArray[np.float32]
+) -> float:
+    """Half the change of the sum of squared centred loads when a gives ``minus`` and takes ``plus``; loads (P, L), scratch (L,)."""
+    ranks, layers = load_a.shape
+    for layer in range(layers):
+        room[layer] = 0
+    for p in range(ranks):
+        for layer in range(layers):
+            change = np.int32(plus[p, layer] - minus[p, layer])
+            apart = np.int32(load_a[p, layer] - load_b[p, layer])
+            room[layer] += np.float32(change) * np.float32(np.int32(change + apart))
+    total = 0.0
+    for layer in range(layers):
+        total += room[layer]
+    return total
+
+
+@inlined
 def attention_after(problem: Problem, state: State, h: int, x: int, y: int, change: IntArray) -> int:
     """A of row-shard h when cell x gains ``change`` ticks, shape (stages,), and cell y loses them; either may lie elsewhere."""
     total = 0
@@ -172,6 +198,23 @@ def shift_load(load_a: NDArray[np.int32], load_b: NDArray[np.int32], minus: NDAr
             change = np.int32(plus[p, layer] - minus[p, layer])
             load_a[p, layer] += change
             load_b[p, layer] -= change
+
+
+@inlined
+def exchange_contents(state: State, x: int, y: int, change: IntArray) -> None:
+    """Exchange the units of cells x and y; ``change`` is what x gains in attention, shape (stages,)."""
+    occupancy_x, occupancy_y = state.occupancy[x], state.occupancy[y]
+    for k in range(max(occupancy_x, occupancy_y)):
+        state.members[x, k], state.members[y, k] = state.members[y, k], state.members[x, k]
+        if k < occupancy_y:
+            state.cell[state.members[x, k]] = x
+        if k < occupancy_x:
+            state.cell[state.members[y, k]] = y
+    for values in (state.occupancy, state.samples, state.tokens):
+        values[x], values[y] = values[y], values[x]
+    for s in range(len(change)):
+        state.attention[x, s] += change[s]
+        state.attention[y, s] -= change[s]
 
 
 @inlined

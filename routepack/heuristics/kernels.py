@@ -24,7 +24,9 @@ from routepack.heuristics.draws import (
 )
 from routepack.heuristics.evaluation import (
     attention_after,
+    exchange_contents,
     exchange_places,
+    expert_cost,
     expert_pair,
     peak_after,
     put,
@@ -32,33 +34,61 @@ from routepack.heuristics.evaluation import (
     score_after_exchange,
     set_costs,
     shift_load,
+    smoothing,
     take,
 )
 from routepack.heuristics.problem import Problem
 from routepack.heuristics.state import State
 from routepack.window import IntArray
 
+SMOOTH_REACH = 4.0
+
 
 class Scratch(NamedTuple):
-    """Room for one proposal: layer maxima (2, L), loads of two cells (2, P, L), attention change (stages,)."""
+    """Room for one proposal: layer maxima (2, L), loads of two cells (2, P, L), attention change (stages,), layer sums (L,)."""
 
     peak: NDArray[np.int32]
     sums: NDArray[np.int32]
     change: IntArray
+    layer: NDArray[np.float32]
+
+
+class Rule(NamedTuple):
+    """
+    When a proposal is taken.
+
+    Parameters
+    ----------
+    temperature
+        In ticks; negative accepts by the exact tuple, never uphill.
+    mean
+        Weight of the total in the chain's energy, beside 1 for the makespan.
+    smooth
+        Weight of the sum of squared centred loads.
+    """
+
+    temperature: float
+    mean: float
+    smooth: float
 
 
 @inlined
-def acceptable(
-    problem: Problem, state: State, change: tuple[int, int, int, int], makespan: int, total: int, slack: float, mean: float
-) -> bool:
-    """Whether a proposal may be taken; a negative slack asks for the exact tuple not to rise. ``change`` is (a, J of a, b, J of b)."""
+def settles(
+    problem: Problem, state: State, change: tuple[int, int, int, int], makespan: int, total: int, slack: float, rule: Rule
+) -> tuple[bool, float]:
+    """
+    Whether a proposal may be taken as far as its score decides, and the slack that smoothing has left.
+
+    ``change`` is (a, J of a, b, J of b); a negative slack asks for the exact tuple not to rise.
+    """
     makespan_rise, total_rise = makespan - state.score[0], total - state.score[1]
     if slack >= 0:
-        return makespan_rise + mean * total_rise <= slack
+        left = slack - makespan_rise - rule.mean * total_rise
+        return left >= -SMOOTH_REACH * rule.temperature, left
     if makespan_rise or total_rise:
-        return makespan_rise < 0 or (makespan_rise == 0 and total_rise < 0)
+        return makespan_rise < 0 or (makespan_rise == 0 and total_rise < 0), 0.0
     a, cost_a, b, cost_b = change
-    return peak_after(state, a, cost_a, b, cost_b) <= peak_after(state, a, state.cost[a], b, state.cost[b])
+    return peak_after(state, a, cost_a, b, cost_b) <= peak_after(state, a, state.cost[a], b, state.cost[b]), 0.0
 
 
 @inlined
@@ -118,7 +148,7 @@ def near_unit(problem: Problem, i: int, bits: np.uint64) -> int:
 
 
 @inlined
-def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: float, mean: float, room: Scratch) -> bool:
+def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: float, rule: Rule, room: Scratch) -> bool:
     """Exchange unit i with unit j of cell y; j may be the empty unit."""
     x = state.cell[i]
     moved = j == problem.units
@@ -132,22 +162,29 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
     a, b = x // problem.slots, y // problem.slots
     for s in range(len(room.change)):
         room.change[s] = problem.attention[j, s] - problem.attention[i, s]
+    heavier = problem.mass[j] - problem.mass[i]
     cost_a = attention_after(problem, state, a, x, y, room.change)
     if a == b:
         cost_a += state.cost[a] - attention_after(problem, state, a, -1, -1, room.change)
         cost_b = cost_a
         makespan, total = score_after(problem, state, a, cost_a, a, state.cost[a])
     else:
-        cost_b = attention_after(problem, state, b, x, y, room.change)
-        expert_a, expert_b = expert_pair(state.load[a], state.load[b], problem.load[i], problem.load[j], room.peak)
-        cost_a -= -expert_a // problem.parts
-        cost_b -= -expert_b // problem.parts
+        peaks_a, peaks_b = expert_pair(state.load[a], state.load[b], problem.load[i], problem.load[j], room.peak)
+        cost_a += expert_cost(problem, peaks_a, state.mass[a] + heavier)
+        cost_b = attention_after(problem, state, b, x, y, room.change) + expert_cost(problem, peaks_b, state.mass[b] - heavier)
         makespan, total = score_after(problem, state, a, cost_a, b, cost_b)
-    if not acceptable(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, mean):
+    may, left = settles(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, rule)
+    if not may:
+        return False
+    if slack >= 0 and a != b:
+        left -= rule.smooth * smoothing(state.load[a], state.load[b], problem.load[i], problem.load[j], room.layer)
+    if left < 0:
         return False
     keep_best(problem, state, makespan, total)
     if a != b:
         shift_load(state.load[a], state.load[b], problem.load[i], problem.load[j])
+        state.mass[a] += heavier
+        state.mass[b] -= heavier
     take(problem, state, i)
     if not moved:
         take(problem, state, j)
@@ -158,49 +195,52 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
 
 
 @inlined
-def cell_load(problem: Problem, state: State, c: int, out: NDArray[np.int32]) -> None:
-    """Sum the load of a cell's units into ``out``, (P, L)."""
+def cell_load(problem: Problem, state: State, c: int, out: NDArray[np.int32]) -> int:
+    """Sum the load of a cell's units into ``out``, (P, L), and return their mass."""
+    mass = np.int64(0)
     out[:] = 0
     for k in range(state.occupancy[c]):
-        out += problem.load[state.members[c, k]]
+        i = state.members[c, k]
+        mass += problem.mass[i]
+        for p in range(out.shape[0]):
+            for layer in range(out.shape[1]):
+                out[p, layer] += problem.load[i, p, layer]
+    return mass
 
 
 @inlined
-def try_cells(problem: Problem, state: State, x: int, y: int, slack: float, mean: float, room: Scratch) -> bool:
+def try_cells(problem: Problem, state: State, x: int, y: int, slack: float, rule: Rule, room: Scratch) -> bool:
     """Exchange the contents of two cells of different row-shards."""
     a, b = x // problem.slots, y // problem.slots
     if a == b:
         return False
     if problem.equal_samples and state.samples[x] != state.samples[y] and slot_of(problem, state, x) != slot_of(problem, state, y):
         return False
-    cell_load(problem, state, x, room.sums[0])
-    cell_load(problem, state, y, room.sums[1])
+    heavier = cell_load(problem, state, y, room.sums[1]) - cell_load(problem, state, x, room.sums[0])
     for s in range(len(room.change)):
         room.change[s] = state.attention[y, s] - state.attention[x, s]
-    expert_a, expert_b = expert_pair(state.load[a], state.load[b], room.sums[0], room.sums[1], room.peak)
-    cost_a = attention_after(problem, state, a, x, y, room.change) - (-expert_a // problem.parts)
-    cost_b = attention_after(problem, state, b, x, y, room.change) - (-expert_b // problem.parts)
+    peaks_a, peaks_b = expert_pair(state.load[a], state.load[b], room.sums[0], room.sums[1], room.peak)
+    cost_a = attention_after(problem, state, a, x, y, room.change) + expert_cost(problem, peaks_a, state.mass[a] + heavier)
+    cost_b = attention_after(problem, state, b, x, y, room.change) + expert_cost(problem, peaks_b, state.mass[b] - heavier)
     makespan, total = score_after(problem, state, a, cost_a, b, cost_b)
-    if not acceptable(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, mean):
+    may, left = settles(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, rule)
+    if not may:
+        return False
+    if slack >= 0:
+        left -= rule.smooth * smoothing(state.load[a], state.load[b], room.sums[0], room.sums[1], room.layer)
+    if left < 0:
         return False
     keep_best(problem, state, makespan, total)
     shift_load(state.load[a], state.load[b], room.sums[0], room.sums[1])
-    longest = max(state.occupancy[x], state.occupancy[y])
-    for k in range(longest):
-        state.members[x, k], state.members[y, k] = state.members[y, k], state.members[x, k]
-        state.cell[state.members[x, k]] = x if k < state.occupancy[y] else state.cell[state.members[x, k]]
-        state.cell[state.members[y, k]] = y if k < state.occupancy[x] else state.cell[state.members[y, k]]
-    for values in (state.occupancy, state.samples, state.tokens):
-        values[x], values[y] = values[y], values[x]
-    for s in range(state.attention.shape[1]):
-        state.attention[x, s] += room.change[s]
-        state.attention[y, s] -= room.change[s]
+    state.mass[a] += heavier
+    state.mass[b] -= heavier
+    exchange_contents(state, x, y, room.change)
     set_costs(problem, state, a, cost_a, b, cost_b, makespan, total)
     return True
 
 
 @inlined
-def try_row_shards(problem: Problem, state: State, a: int, b: int, slack: float, mean: float) -> bool:
+def try_row_shards(problem: Problem, state: State, a: int, b: int, slack: float, rule: Rule) -> bool:
     """Exchange the places of two row-shards."""
     same_shard = state.place[a] // problem.rows == state.place[b] // problem.rows
     if a == b or (same_shard and not problem.row_sync):
@@ -210,7 +250,8 @@ def try_row_shards(problem: Problem, state: State, a: int, b: int, slack: float,
             if state.samples[a * problem.slots + d] != state.samples[b * problem.slots + d]:
                 return False
     makespan = score_after_exchange(problem, state, a, b)
-    if not acceptable(problem, state, (a, state.cost[a], b, state.cost[b]), makespan, state.score[1], slack, mean):
+    may, left = settles(problem, state, (a, state.cost[a], b, state.cost[b]), makespan, state.score[1], slack, rule)
+    if not may or left < 0:
         return False
     keep_best(problem, state, makespan, state.score[1])
     exchange_places(problem, state, a, b, makespan)
@@ -218,7 +259,7 @@ def try_row_shards(problem: Problem, state: State, a: int, b: int, slack: float,
 
 
 @compiled
-def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint64, temperature: float, mean: float) -> IntArray:
+def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint64, rule: Rule) -> IntArray:
     """
     Make one proposal for each entry of ``kinds``, in place.
 
@@ -230,10 +271,8 @@ def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint
         Kinds of the proposals.
     key
         Stream of random numbers; each sweep of each chain has its own.
-    temperature
-        In ticks; negative accepts by the exact tuple, never uphill.
-    mean
-        Weight of the total in the chain's energy, beside 1 for the makespan.
+    rule
+        When a proposal is taken.
 
     Returns
     -------
@@ -243,7 +282,10 @@ def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint
     accepted = np.zeros(len(KINDS), dtype=np.int64)
     ranks, layers = problem.load.shape[1:]
     room = Scratch(
-        np.zeros((2, layers), dtype=np.int32), np.zeros((2, ranks, layers), dtype=np.int32), np.zeros(problem.attention.shape[1], np.int64)
+        np.zeros((2, layers), dtype=np.int32),
+        np.zeros((2, ranks, layers), dtype=np.int32),
+        np.zeros(problem.attention.shape[1], dtype=np.int64),
+        np.zeros(layers, dtype=np.float32),
     )
     cells = len(state.occupancy)
     for n in range(len(kinds)):
@@ -251,11 +293,11 @@ def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint
         first = mix_scalar(key, np.uint64(2 * n + 1))
         choice = mix_scalar(key, np.uint64(2 * n + 2))
         high, low = first >> U32, first & LOW
-        slack = temperature * UPHILL[choice & np.uint64(LEVELS - 1)] if temperature >= 0 else -1.0
+        slack = rule.temperature * UPHILL[choice & np.uint64(LEVELS - 1)] if rule.temperature >= 0 else -1.0
         if kind == CELL_SWAP:
-            done = try_cells(problem, state, below_scalar(high, cells), below_scalar(low, cells), slack, mean, room)
+            done = try_cells(problem, state, below_scalar(high, cells), below_scalar(low, cells), slack, rule, room)
         elif kind == ROW_SHARD_SWAP:
-            done = try_row_shards(problem, state, below_scalar(high, len(state.cost)), below_scalar(low, len(state.cost)), slack, mean)
+            done = try_row_shards(problem, state, below_scalar(high, len(state.cost)), below_scalar(low, len(state.cost)), slack, rule)
         else:
             guided = kind in (GUIDED_MOVE, GUIDED_SWAP)
             i = guided_unit(problem, state, high, choice) if guided else below_scalar(high, problem.units)
@@ -268,7 +310,7 @@ def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint
             else:
                 j = problem.units
                 y = below_scalar(low, cells)
-            done = try_units(problem, state, i, j, y, slack, mean, room)
+            done = try_units(problem, state, i, j, y, slack, rule, room)
         if done:
             accepted[kind] += 1
     return accepted

@@ -1,6 +1,6 @@
 """The layout problem for a fixed placement and number of rows, as arrays that kernels can walk."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,9 @@ class Problem(NamedTuple):
     attention
         Ticks of each stage, shape (units + 1, stages).
     load
-        Projected load, shape (units + 1, P, L padded to a multiple of eight).
+        Projected load above the mean rank, times P so that it stays whole, shape (units + 1, P, L padded to a multiple of eight).
+    mass
+        Projected load summed over ranks and layers, shape (units + 1,).
     by_length, rank
         Units in order of length, and the rank of each in that order, shape (units,).
     units, shards, rows, slots
@@ -47,6 +49,7 @@ class Problem(NamedTuple):
     size: IntArray
     attention: IntArray
     load: NDArray[np.int32] | IntArray
+    mass: IntArray
     by_length: IntArray
     rank: IntArray
     units: int
@@ -68,23 +71,40 @@ class Problem(NamedTuple):
         """Whether loads are 32-bit, as the compiled kernels need."""
         return self.load.dtype == np.int32
 
+    @property
+    def mean_load(self) -> float:
+        """Mean load of a rank in a layer of a row-shard, in the scale of ``load``."""
+        layers = max(1, int((self.load != 0).any(axis=(0, 1)).sum()))
+        return float(self.mass.sum()) / (layers * self.shards * self.rows) or 1.0
 
-def _with_empty(values: NDArray[np.int64]) -> IntArray:
+
+def _with_empty(values: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([values, np.zeros_like(values[:1])])
 
 
-def projected_units(instance: Instance, rank_of_expert: IntArray) -> NDArray[np.int32] | IntArray:
-    """Load of each unit, shape (units + 1, P, padded L), 32-bit where every sum over the window fits."""
-    demand, ranks = instance.window.demand, instance.topology.ep
-    layers = demand.shape[1]
-    padded = -(-layers // LANES) * LANES
+def no_load(instance: Instance) -> NDArray[np.int32] | IntArray:
+    """Nothing, in the smallest integer type that holds the centred loads of every row-shard, and their differences, under any placement."""
+    totals = instance.per_unit(instance.window.demand.sum(axis=2, dtype=np.int64)).max(axis=1)  # (unit,)
+    tokens = instance.topology.slots_per_shard * instance.token_cap
+    densest = float((totals / instance.unit_lengths()).max()) * tokens
+    fits = 2 * instance.topology.ep * min(densest, int(totals.sum())) < INT32_MAX
+    return np.zeros((0, 0, 0), dtype=np.int32) if fits else np.zeros((0, 0, 0), dtype=np.int64)
+
+
+def with_placement(problem: Problem, instance: Instance, rank_of_expert: IntArray) -> Problem:
+    """Return the same problem under another placement, shape (L, E)."""
+    demand, ranks, dtype = instance.window.demand, instance.topology.ep, problem.load.dtype
+    samples, layers, experts = demand.shape
     order = np.argsort(rank_of_expert, axis=1, kind="stable")
-    held = order.shape[1] // ranks
-    load = np.zeros((demand.shape[0], ranks, padded), dtype=np.int64)
+    load = np.zeros((samples, ranks, -(-layers // LANES) * LANES), dtype=dtype)
     for layer in range(layers):
-        load[:, :, layer] = demand[:, layer, order[layer]].reshape(-1, ranks, held).sum(axis=2, dtype=np.int64)
-    load = _with_empty(instance.per_unit(load))
-    return load.astype(np.int32) if int(load.sum(axis=0).max()) <= INT32_MAX else load
+        held = np.take(demand[:, layer], order[layer], axis=1).reshape(samples, ranks, experts // ranks)
+        np.sum(held, axis=2, dtype=dtype, out=load[:, :, layer])
+    total = load.sum(axis=1, dtype=dtype)
+    load *= dtype.type(ranks)
+    load -= total[:, None, :]
+    mass = instance.per_unit(total.sum(axis=1, dtype=np.int64))
+    return problem._replace(load=_with_empty(instance.per_unit(load)), mass=_with_empty(mass))
 
 
 def make_problem(instance: Instance, rank_of_expert: IntArray, rows: int) -> Problem:
@@ -99,11 +119,12 @@ def make_problem(instance: Instance, rank_of_expert: IntArray, rows: int) -> Pro
     topology, options = instance.topology, instance.options
     lengths = instance.unit_lengths()
     by_length = np.argsort(lengths, kind="stable")
-    return Problem(
+    problem = Problem(
         length=_with_empty(lengths),
         size=_with_empty(instance.per_unit(np.ones(instance.window.num_samples, dtype=np.int64))),
         attention=_with_empty(instance.per_unit(attention_ticks(instance))),
-        load=projected_units(instance, rank_of_expert),
+        load=no_load(instance),
+        mass=np.zeros(0, dtype=np.int64),
         by_length=by_length,
         rank=np.argsort(by_length, kind="stable"),
         units=len(lengths),
@@ -115,3 +136,5 @@ def make_problem(instance: Instance, rank_of_expert: IntArray, rows: int) -> Pro
         row_sync=int(options.sync == "row"),
         equal_samples=int(options.equal_samples),
     )
+    return with_placement(problem, instance, rank_of_expert)
+

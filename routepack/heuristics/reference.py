@@ -5,6 +5,8 @@ All chains make the same kind of proposal at the same time and draw the same cou
 walk the same trajectories. This is the kernels' test oracle, the baseline of their speed, and the search where numba is missing.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,27 +26,26 @@ from routepack.heuristics.draws import (
     below,
     mix,
 )
+from routepack.heuristics.kernels import SMOOTH_REACH, Rule
 from routepack.heuristics.problem import Problem
-from routepack.heuristics.state import State
+from routepack.heuristics.state import State, expert_costs
 from routepack.window import IntArray
 
 Bools = NDArray[np.bool_]
 
 
-def sweep(
-    problem: Problem, population: State, kinds: NDArray[np.uint8], keys: NDArray[np.uint64], temperature: float, mean: float
-) -> IntArray:
+def sweep(problem: Problem, population: State, kinds: NDArray[np.uint8], keys: NDArray[np.uint64], rule: Rule) -> IntArray:
     """
     Make one proposal in every chain for each entry of ``kinds``, in place.
 
     Parameters and result as `routepack.heuristics.kernels.sweep`, with one key and one row of the result for each chain.
     """
-    chains = _Chains(problem, population, temperature, mean)
+    chains = _Chains(problem, population, rule)
     accepted = np.zeros((len(keys), len(KINDS)), dtype=np.int64)
     for n, kind in enumerate(kinds.tolist()):
         first, choice = mix(keys, np.uint64(2 * n + 1)), mix(keys, np.uint64(2 * n + 2))
         high, low = first >> U32, first & LOW
-        chains.slack = temperature * UPHILL[(choice & np.uint64(LEVELS - 1)).astype(np.int64)]
+        chains.slack = rule.temperature * UPHILL[(choice & np.uint64(LEVELS - 1)).astype(np.int64)]
         if kind == CELL_SWAP:
             done = chains.try_cells(below(high, problem.cells), below(low, problem.cells))
         elif kind == ROW_SHARD_SWAP:
@@ -72,9 +73,8 @@ def sweep(
 class _Chains:
     """A population and what its proposals share; ``k`` numbers the chains, and every array over proposals has shape (chains,)."""
 
-    def __init__(self, problem: Problem, population: State, temperature: float, mean: float) -> None:
-        self.problem, self.state = problem, population
-        self.exact, self.mean = temperature < 0, mean
+    def __init__(self, problem: Problem, population: State, rule: Rule) -> None:
+        self.problem, self.state, self.rule = problem, population, rule
         self.k = np.arange(len(population.score))
         self.slack = np.zeros(len(self.k))
 
@@ -103,10 +103,17 @@ class _Chains:
         total: IntArray = ticks.max(axis=1).sum(axis=1)
         return total
 
-    def experts(self, load: IntArray) -> IntArray:
-        total = load.max(axis=1).sum(axis=1, dtype=np.int64)
-        parts: IntArray = -(-total // self.problem.parts)
-        return parts
+    def experts(self, load: IntArray, mass: IntArray) -> IntArray:
+        return expert_costs(self.problem, load.max(axis=1).sum(axis=1, dtype=np.int64), mass)
+
+    def smoothing(self, a: IntArray, b: IntArray, shift: IntArray) -> NDArray[np.float64]:
+        load = self.state.load
+        layers = np.zeros((len(a), shift.shape[2]), dtype=np.float32)
+        for p in range(shift.shape[1]):
+            apart = shift[:, p] + load[self.k, a, p] - load[self.k, b, p]
+            layers += shift[:, p].astype(np.float32) * apart.astype(np.float32)
+        total: NDArray[np.float64] = np.add.accumulate(layers.astype(np.float64), axis=1)[:, -1]
+        return total
 
     def scores(self, place: IntArray, cost: IntArray) -> tuple[IntArray, IntArray]:
         """Makespan and total of entity costs J at these places, (chains, row-shards) each."""
@@ -116,17 +123,18 @@ class _Chains:
         makespan = by_shard.max(axis=1).sum(axis=1) if self.problem.row_sync else by_shard.sum(axis=2).max(axis=1)
         return makespan, cost.sum(axis=1)
 
-    def settle(self, allowed: Bools, place: IntArray, cost: IntArray) -> Bools:
+    def settle(self, allowed: Bools, place: IntArray, cost: IntArray, smoothing: NDArray[np.float64] | float = 0.0) -> Bools:
         """Decide about proposals that lead to these places and costs; store what the accepted ones change in both and in the score."""
         s = self.state
         take: Bools
         makespan, total = self.scores(place, cost)
         rise, total_rise = makespan - s.score[:, 0], total - s.score[:, 1]
-        if self.exact:
+        if self.rule.temperature < 0:
             level = (rise == 0) & (total_rise == 0) & (cost.max(axis=1) <= s.cost.max(axis=1))
             take = (rise < 0) | ((rise == 0) & (total_rise < 0)) | level
         else:
-            take = rise + self.mean * total_rise <= self.slack
+            left = self.slack - rise - self.rule.mean * total_rise
+            take = (left >= -SMOOTH_REACH * self.rule.temperature) & (left - self.rule.smooth * smoothing >= 0)
         take &= allowed
         worse = (rise > 0) | ((rise == 0) & (total_rise > 0))
         self.store_best(np.flatnonzero(take & worse & (s.best_score[:, 2] == 1)))
@@ -162,8 +170,9 @@ class _Chains:
         if p.equal_samples:
             allowed &= (p.size[i] == p.size[j]) | (self.slot_of(x) == self.slot_of(y))
         a, b = x // p.slots, y // p.slots
-        shift = (p.load[j] - p.load[i]) * (a != b)[:, None, None]
-        done = self.exchange(allowed, x, y, p.attention[j] - p.attention[i], shift)
+        apart = a != b
+        shift = (p.load[j] - p.load[i]) * apart[:, None, None]
+        done = self.exchange(allowed, x, y, p.attention[j] - p.attention[i], shift, (p.mass[j] - p.mass[i]) * apart)
         for n in np.flatnonzero(done).tolist():
             self.take(n, int(i[n]))
             if not moved[n]:
@@ -172,18 +181,20 @@ class _Chains:
             self.put(n, int(i[n]), int(y[n]))
         return done
 
-    def exchange(self, allowed: Bools, x: IntArray, y: IntArray, change: IntArray, shift: IntArray) -> Bools:
+    def exchange(self, allowed: Bools, x: IntArray, y: IntArray, change: IntArray, shift: IntArray, heavier: IntArray) -> Bools:
         """Settle proposals after which cell x has ``change`` more ticks and its row-shard ``shift`` more load, and y less."""
         p, s, k = self.problem, self.state, self.k
         a, b = x // p.slots, y // p.slots
         cost = s.cost.copy()
-        cost[k, a] = self.attention(a, x, y, change) + self.experts(s.load[k, a] + shift)
+        cost[k, a] = self.attention(a, x, y, change) + self.experts(s.load[k, a] + shift, s.mass[k, a] + heavier)
         apart = np.flatnonzero(a != b)
-        cost[apart, b[apart]] = (self.attention(b, x, y, change) + self.experts(s.load[k, b] - shift))[apart]
-        done = self.settle(allowed, s.place, cost)
+        cost[apart, b[apart]] = (self.attention(b, x, y, change) + self.experts(s.load[k, b] - shift, s.mass[k, b] - heavier))[apart]
+        done = self.settle(allowed, s.place, cost, self.smoothing(a, b, shift))
         n = np.flatnonzero(done)
         s.load[n, a[n]] += shift[n]
         s.load[n, b[n]] -= shift[n]
+        s.mass[n, a[n]] += heavier[n]
+        s.mass[n, b[n]] -= heavier[n]
         return done
 
     def take(self, n: int, i: int) -> None:
@@ -213,9 +224,10 @@ class _Chains:
         if p.equal_samples:
             allowed &= (s.samples[k, x] == s.samples[k, y]) | (self.slot_of(x) == self.slot_of(y))
         change = s.attention[k, y] - s.attention[k, x]
-        shift = np.stack([self.cell_load(n, int(y[n])) - self.cell_load(n, int(x[n])) for n in k.tolist()])
-        shift *= (x // p.slots != y // p.slots)[:, None, None]
-        done = self.exchange(allowed, x, y, change, shift)
+        apart = x // p.slots != y // p.slots
+        shift = np.stack([self.cell_sum(p.load, n, y[n]) - self.cell_sum(p.load, n, x[n]) for n in k.tolist()]) * apart[:, None, None]
+        heavier = np.stack([self.cell_sum(p.mass, n, y[n]) - self.cell_sum(p.mass, n, x[n]) for n in k.tolist()]) * apart
+        done = self.exchange(allowed, x, y, change, shift, heavier)
         n = np.flatnonzero(done)
         xs, ys = x[n], y[n]
         for values in (s.members, s.occupancy, s.samples, s.tokens, s.attention):
@@ -225,10 +237,9 @@ class _Chains:
                 s.cell[chain, s.members[chain, cell, : s.occupancy[chain, cell]]] = cell
         return done
 
-    def cell_load(self, n: int, c: int) -> IntArray:
+    def cell_sum(self, values: NDArray[Any], n: int, c: int) -> Any:
         s = self.state
-        total: IntArray = self.problem.load[s.members[n, c, : s.occupancy[n, c]]].sum(axis=0, dtype=self.problem.load.dtype)
-        return total
+        return values[s.members[n, c, : s.occupancy[n, c]]].sum(axis=0, dtype=values.dtype)
 
     def try_row_shards(self, a: IntArray, b: IntArray) -> Bools:
         p, s, k = self.problem, self.state, self.k

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from routepack.heuristics.state import State
 from routepack.window import IntArray
 
 Floats = NDArray[np.float64]
@@ -74,13 +73,9 @@ class Families:
         self.of = np.arange(replicas)
         self.collapses = 0
 
-    def resample(self, population: State, copies: IntArray) -> None:
-        """Overwrite replicas that get no copy by those that get several; every survivor stays where it is."""
-        gone = np.flatnonzero(copies == 0)
-        source = np.repeat(np.arange(len(copies)), np.maximum(copies - 1, 0))
-        for array in population:
-            array[gone] = array[source]
-        self.of[gone] = self.of[source]
+    def follow(self, source: IntArray) -> None:
+        """Note which replica each one copies, shape (replicas,); when fewer than two effective families are left, begin new ones."""
+        self.of = self.of[source]
         if len(self.of) > 2 and len(self.of) / self.mean_square() < 2:
             self.collapses += 1
             self.of = np.arange(len(self.of))

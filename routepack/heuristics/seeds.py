@@ -152,6 +152,12 @@ def edp_aware_pairing(problem: Problem, rng: np.random.Generator) -> IntArray | 
     return cells
 
 
+def fresh_layout(problem: Problem, packed: IntArray, rng: np.random.Generator) -> IntArray:
+    """One random start: randomised best fit, or the given packing where that finds no room."""
+    layout = None if problem.equal_samples else randomized_best_fit(problem, rng)
+    return seed_layouts(problem, packed, 1, rng)[0] if layout is None else layout
+
+
 def seed_layouts(problem: Problem, packed: IntArray, count: int, rng: np.random.Generator) -> list[IntArray]:
     """
     Start layouts for a population.

@@ -28,7 +28,9 @@ class State(NamedTuple):
     attention
         Ticks of each cell and stage, shape (cells, stages).
     load
-        W, shape (row-shards, P, padded L).
+        W in the scale of the problem's loads, shape (row-shards, P, padded L).
+    mass
+        Load of each row-shard summed over ranks and layers, shape (row-shards,).
     cost
         J of each entity, shape (row-shards,).
     place, entity
@@ -51,6 +53,7 @@ class State(NamedTuple):
     tokens: IntArray
     attention: IntArray
     load: NDArray[np.int32] | IntArray
+    mass: IntArray
     cost: IntArray
     place: IntArray
     entity: IntArray
@@ -80,21 +83,20 @@ def make_state(problem: Problem, cells: IntArray) -> State:
         Cell of each unit, by place, shape (units,); it must respect the cap and leave no cell empty.
     """
     units, row_shards = problem.units, problem.shards * problem.rows
+    order = np.argsort(cells, kind="stable")
+    occupancy = np.bincount(cells, minlength=problem.cells)
+    first = np.cumsum(occupancy) - occupancy
+    position = np.empty(units, dtype=np.int32)
+    position[order] = np.arange(units) - first[cells[order]]
     members = np.zeros((problem.cells, most_members(problem)), dtype=np.int32)
-    position = np.zeros(units, dtype=np.int32)
-    occupancy = np.zeros(problem.cells, dtype=np.int64)
-    for i, c in enumerate(cells.tolist()):
-        position[i] = occupancy[c]
-        members[c, occupancy[c]] = i
-        occupancy[c] += 1
-    samples, tokens = np.zeros_like(occupancy), np.zeros_like(occupancy)
-    attention = np.zeros((problem.cells, problem.attention.shape[1]), dtype=np.int64)
-    load = np.zeros((row_shards, *problem.load.shape[1:]), dtype=problem.load.dtype)
-    np.add.at(samples, cells, problem.size[:units])
-    np.add.at(tokens, cells, problem.length[:units])
-    np.add.at(attention, cells, problem.attention[:units])
-    np.add.at(load, cells // problem.slots, problem.load[:units])
-    cost = row_shard_costs(problem, attention, load)
+    members[cells, position] = np.arange(units)
+    samples = np.add.reduceat(problem.size[order], first)
+    tokens = np.add.reduceat(problem.length[order], first)
+    attention = np.add.reduceat(problem.attention[order], first)
+    load = np.add.reduceat(problem.load[order], first[:: problem.slots], dtype=problem.load.dtype)
+    mass = np.zeros(row_shards, dtype=np.int64)
+    np.add.at(mass, cells // problem.slots, problem.mass[:units])
+    cost = row_shard_costs(problem, attention, load, mass)
     grid = cost.reshape(problem.shards, problem.rows)
     shard, row = grid.sum(axis=1), grid.max(axis=0)
     makespan = int(row.sum()) if problem.row_sync else int(shard.max())
@@ -109,6 +111,7 @@ def make_state(problem: Problem, cells: IntArray) -> State:
         tokens=tokens,
         attention=attention,
         load=load,
+        mass=mass,
         cost=cost,
         place=place,
         entity=place.copy(),
@@ -120,23 +123,33 @@ def make_state(problem: Problem, cells: IntArray) -> State:
     )
 
 
-def row_shard_costs(problem: Problem, attention: IntArray, load: NDArray[np.int32] | IntArray) -> IntArray:
-    """J of each row-shard from cell attention, shape (..., cells, stages), and load, shape (..., row-shards, P, padded L)."""
-    by_slot = attention.reshape(*load.shape[:-2], problem.slots, attention.shape[-1])
-    stages = by_slot.max(axis=-2).sum(axis=-1)
-    experts = load.max(axis=-2).sum(axis=-1, dtype=np.int64)
-    costs: IntArray = stages - (-experts // problem.parts)
+def row_shard_costs(problem: Problem, attention: IntArray, load: NDArray[np.int32] | IntArray, mass: IntArray) -> IntArray:
+    """J of each row-shard from attention (cells, stages), load (row-shards, P, padded L) and mass (row-shards,)."""
+    stages = attention.reshape(len(load), problem.slots, -1).max(axis=1).sum(axis=1)
+    costs: IntArray = stages + expert_costs(problem, load.max(axis=1).sum(axis=1, dtype=np.int64), mass)
+    return costs
+
+
+def expert_costs(problem: Problem, peaks: IntArray, mass: IntArray) -> IntArray:
+    """X from the sum over layers of the largest centred rank load, and the mass, elementwise."""
+    experts = (peaks + mass) // problem.load.shape[1]
+    costs: IntArray = -(-experts // problem.parts)
     return costs
 
 
 def stack(states: list[State]) -> State:
     """Join chains into a population."""
-    return State(*(np.stack(arrays) for arrays in zip(*states, strict=True)))
+    return State._make(np.stack(arrays) for arrays in zip(*states, strict=True))
 
 
 def replica(population: State, k: int) -> State:
     """View one chain of a population."""
-    return State(*(array[k] for array in population))
+    return State._make(array[k] for array in population)
+
+
+def one_replica(population: State, k: int) -> State:
+    """View one chain as a population of one."""
+    return State._make(array[k : k + 1] for array in population)
 
 
 def exact_score(problem: Problem, cells: IntArray) -> tuple[int, int, int]:
