@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from routepack.budget import Progress
 from routepack.cli import COMMANDS, main
+from routepack.cli.output import progress_line
 from routepack.instances import library
 from routepack.instances.files import instance_to_dict, read_instance
 
@@ -306,3 +308,12 @@ def test_an_interrupted_run_exits_130_and_keeps_the_best_plan(tmp_path, number):
     assert process.returncode == 130
     assert "the best plan so far is written" in told
     assert run("verify", "two-shards", tmp_path / "plan.json").exit_code == 0
+
+
+def test_the_progress_line_names_what_is_known():
+    assert progress_line(Progress("pack", 0.04), 100) == "pack  0.0 s"
+    assert (
+        progress_line(Progress("lay out", 1.25, score=103, temperature=0.5), 100)
+        == "lay out  1.2 s  score 103  gap 3.00 %  temperature 0.5"
+    )
+    assert "gap 1.98 %" in progress_line(Progress("lay out", 1.0, score=103, bound=101), 100)  # the better bound counts

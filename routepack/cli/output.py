@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from routepack.budget import Progress
+from routepack.instance import Instance
+from routepack.verify import recompute_bound
 
 
 def number(value: float | None) -> str:
@@ -48,21 +50,22 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     Console(highlight=False).print(table)
 
 
-def progress_line(progress: Progress) -> str:
+def progress_line(progress: Progress, bound: int) -> str:
     """One line of progress: phase, time, score, gap, temperature, as far as they are known."""
     parts = [progress.phase, f"{progress.seconds:.1f} s"]
     if progress.score is not None:
         parts.append(f"score {progress.score:,}")
-        if progress.bound:
-            parts.append(f"gap {percent((progress.score - progress.bound) / progress.bound)}")
+        best = max(bound, progress.bound or 0)
+        if best:
+            parts.append(f"gap {percent((progress.score - best) / best)}")
     if progress.temperature is not None:
         parts.append(f"temperature {progress.temperature:,.3g}")
     return "  ".join(parts)
 
 
 @contextmanager
-def live_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Yield what shows a report: a line on stderr that renews itself, or nothing where stderr is no terminal."""
+def live_progress(quiet: bool, instance: Instance) -> Iterator[Callable[[Progress], None]]:
+    """Yield what shows a report: a line on stderr that renews itself, if that is a terminal; the gap is to any placement."""
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -70,5 +73,6 @@ def live_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
     from rich.live import Live
     from rich.text import Text
 
+    bound = recompute_bound(instance, None).value
     with Live(console=Console(stderr=True), transient=True, refresh_per_second=8) as live:
-        yield lambda progress: live.update(Text(progress_line(progress)))
+        yield lambda progress: live.update(Text(progress_line(progress, bound)))

@@ -91,7 +91,7 @@ def _plan(instance: Instance, output: Path | None, silent: bool, time_limit: flo
     if time_limit is None and attempts is None:
         time_limit = DEFAULT_SECONDS
     with interruptible() as interrupted:
-        with live_progress(silent) as report:
+        with live_progress(silent, instance) as report:
             report(Progress("compile, once after each installation", 0.0))
             _compile(options["method"], options["backend"])
             result = solve(instance, budget=Budget(time_limit, attempts, interrupted, report), **options)
