@@ -10,6 +10,7 @@ from routepack.heuristics.search import EXACT, Found, Search
 from routepack.window import IntArray
 
 REPLACE_FROM, REPLACE_UNTIL = 0.2, 0.9
+SHARE = 0.2
 
 
 class _Replacements:
@@ -25,20 +26,20 @@ class _Replacements:
         chains = len(search.problems)
         self.rounds = 0 if search.replacer is None else search.replacer.rounds(min(expected), chains, search.problems[0])
         self.done = 0
-        self.slowest = 0.0
+        self.spent = 0.0
 
     def due(self, progress: float) -> None:
-        """Re-place if the next moment has come and, under a time limit, enough time is left."""
+        """Re-place if the next moment has come and, under a time limit, no more than a fifth of the time so far went into it."""
         moment = REPLACE_FROM + (REPLACE_UNTIL - REPLACE_FROM) * self.done / max(1, self.rounds - 1)
         if self.done >= self.rounds or progress < moment:
             return
         budget = self.search.budget
-        self.done += 1
-        if budget.seconds is not None and 2 * self.slowest > budget.seconds - budget.elapsed():
-            return
         started = budget.elapsed()
+        if budget.seconds is not None and self.spent > SHARE * started:
+            return
+        self.done += 1
         self.search.replace_experts()
-        self.slowest = max(self.slowest, budget.elapsed() - started)
+        self.spent += budget.elapsed() - started
 
 
 def _finish(search: Search) -> Found:

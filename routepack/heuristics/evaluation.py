@@ -210,8 +210,9 @@ def exchange_contents(state: State, x: int, y: int, change: IntArray) -> None:
             state.cell[state.members[x, k]] = x
         if k < occupancy_x:
             state.cell[state.members[y, k]] = y
-    for values in (state.occupancy, state.samples, state.tokens):
-        values[x], values[y] = values[y], values[x]
+    state.occupancy[x], state.occupancy[y] = occupancy_y, occupancy_x
+    state.samples[x], state.samples[y] = state.samples[y], state.samples[x]
+    state.tokens[x], state.tokens[y] = state.tokens[y], state.tokens[x]
     for s in range(len(change)):
         state.attention[x, s] += change[s]
         state.attention[y, s] -= change[s]
@@ -226,6 +227,7 @@ def exchange_places(problem: Problem, state: State, a: int, b: int, makespan: in
     place_a, place_b = state.place[a], state.place[b]
     state.place[a], state.place[b] = place_b, place_a
     state.entity[place_a], state.entity[place_b] = b, a
-    for row in (place_a % problem.rows, place_b % problem.rows):
-        state.row[row] = row_after(problem, state, row, a, state.cost[a], a, state.cost[a])
+    row_a, row_b = place_a % problem.rows, place_b % problem.rows
+    state.row[row_a] = row_after(problem, state, row_a, a, state.cost[a], a, state.cost[a])
+    state.row[row_b] = row_after(problem, state, row_b, a, state.cost[a], a, state.cost[a])
     state.score[0] = makespan

@@ -128,12 +128,18 @@ def guided_unit(problem: Problem, state: State, bits: np.uint64, choice: np.uint
             if state.cost[other] > state.cost[h]:
                 h = other
     else:
-        h = state.entity[np.argmax(state.shard) * problem.rows + row]
+        slowest = 0
+        for g in range(1, problem.shards):
+            if state.shard[g] > state.shard[slowest]:
+                slowest = g
+        h = state.entity[slowest * problem.rows + row]
     c = h * problem.slots + below_scalar(((choice >> np.uint64(13)) & np.uint64(0x7FFFF)) << np.uint64(13), problem.slots)
     if choice & np.uint64(4096):
         most = np.int64(-1)
         for other in range(h * problem.slots, (h + 1) * problem.slots):
-            ticks = state.attention[other].sum()
+            ticks = np.int64(0)
+            for s in range(state.attention.shape[1]):
+                ticks += state.attention[other, s]
             if ticks > most:
                 most = ticks
                 c = other
@@ -198,7 +204,9 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
 def cell_load(problem: Problem, state: State, c: int, out: NDArray[np.int32]) -> int:
     """Sum the load of a cell's units into ``out``, (P, L), and return their mass."""
     mass = np.int64(0)
-    out[:] = 0
+    for p in range(out.shape[0]):
+        for layer in range(out.shape[1]):
+            out[p, layer] = 0
     for k in range(state.occupancy[c]):
         i = state.members[c, k]
         mass += problem.mass[i]

@@ -237,6 +237,15 @@ def members_of_ranks(ranks: IntArray, num_ranks: int) -> IntArray:
 
 
 @compiled
+def _copy(members: IntArray, total: IntArray, to_members: IntArray, to_total: IntArray) -> None:
+    """Copy experts and loads of all ranks; element by element, which compiles ten times faster than slices."""
+    for p in range(len(total)):
+        to_total[p] = total[p]
+        for i in range(members.shape[1]):
+            to_members[p, i] = members[p, i]
+
+
+@compiled
 def _search(down: IntArray, start: IntArray, num_ranks: int, bound: int, kicks: int, evaluations: int) -> tuple[IntArray, int]:
     """Descend by swaps; above the bound kick, descend and keep what is not worse. Return ranks, shape (E,), and the largest load."""
     members = members_of_ranks(start, num_ranks)
@@ -258,9 +267,9 @@ def _search(down: IntArray, start: IntArray, num_ranks: int, bound: int, kicks: 
             apply_swap(down, members, total, heavy, i, q, j)
         if total.max() <= largest:
             largest = total.max()
-            kept[:], kept_total[:] = members, total
+            _copy(members, total, kept, kept_total)
         else:
-            members[:], total[:] = kept, kept_total
+            _copy(kept, kept_total, members, total)
         if (largest - bound) * CLOSE <= bound or held == 1 or num_ranks == 1 or kick == kicks or evaluations < 0:
             break
         kick += 1
