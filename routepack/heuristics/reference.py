@@ -43,7 +43,7 @@ def sweep(problem: Problem, population: State, kinds: NDArray[np.uint8], keys: N
     chains = _Chains(problem, population, rule)
     accepted = np.zeros((len(keys), len(KINDS)), dtype=np.int64)
     for n, kind in enumerate(kinds.tolist()):
-        first, choice = mix(keys, np.uint64(2 * n + 1)), mix(keys, np.uint64(2 * n + 2))
+        first, choice = (mix(keys, np.array([2 * n + draw], dtype=np.uint64)) for draw in (1, 2))
         high, low = first >> U32, first & LOW
         chains.slack = rule.temperature * UPHILL[(choice & np.uint64(LEVELS - 1)).astype(np.int64)]
         if kind == CELL_SWAP:

@@ -203,7 +203,7 @@ class Search:
         """Make so many proposals in every chain."""
         chains = len(self.problems)
         kinds = schedule(self.params.kinds, count, self.rng)
-        stream = mix(np.array([self.seed], dtype=np.uint64), np.uint64(self.sweeps + 1))
+        stream = mix(np.array([self.seed], dtype=np.uint64), np.array([self.sweeps + 1], dtype=np.uint64))
         keys = mix(stream, np.arange(1, chains + 1, dtype=np.uint64))
         one_problem = all(problem is self.problems[0] for problem in self.problems)
         if not self.compiled and one_problem:
