@@ -46,7 +46,7 @@ class CommandGroup(click.Group):
         except (InvalidPlan, InvalidCertificate) as fault:
             _fail(ctx, f"refused: {fault}", REFUSED)
         except (RoutePackError, MemoryError) as fault:
-            _fail(ctx, f"error: {fault}", BAD_INPUT)
+            _fail(ctx, f"error: {str(fault) or 'out of memory'}", BAD_INPUT)
         except KeyboardInterrupt:
             _fail(ctx, "interrupted", INTERRUPTED)
         except BrokenPipeError:
