@@ -15,6 +15,7 @@ from routepack.heuristics.draws import (
     LOW,
     NEAR,
     NEAR_SWAP,
+    PAIR_SWAP,
     ROW_SHARD_SWAP,
     SWAP,
     U32,
@@ -201,6 +202,81 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
 
 
 @inlined
+def try_sums(problem: Problem, state: State, x: int, y: int, heavier: int, slack: float, rule: Rule, room: Scratch) -> bool:
+    """
+    Settle an exchange between cells x and y of different row-shards, and store what it changes in row-shards.
+
+    Cell x gives the load ``room.sums[0]`` and takes ``room.sums[1]``, and so gains ``room.change`` in attention and ``heavier`` in mass.
+    """
+    a, b = x // problem.slots, y // problem.slots
+    peaks_a, peaks_b = expert_pair(state.load[a], state.load[b], room.sums[0], room.sums[1], room.peak)
+    cost_a = attention_after(problem, state, a, x, y, room.change) + expert_cost(problem, peaks_a, state.mass[a] + heavier)
+    cost_b = attention_after(problem, state, b, x, y, room.change) + expert_cost(problem, peaks_b, state.mass[b] - heavier)
+    makespan, total = score_after(problem, state, a, cost_a, b, cost_b)
+    may, left = settles(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, rule)
+    if not may:
+        return False
+    if slack >= 0:
+        left -= rule.smooth * smoothing(state.load[a], state.load[b], room.sums[0], room.sums[1], room.layer)
+    if left < 0:
+        return False
+    keep_best(problem, state, makespan, total)
+    shift_load(state.load[a], state.load[b], room.sums[0], room.sums[1])
+    state.mass[a] += heavier
+    state.mass[b] -= heavier
+    set_costs(problem, state, a, cost_a, b, cost_b, makespan, total)
+    return True
+
+
+@inlined
+def partner(problem: Problem, state: State, y: int, j: int, wanted: int) -> int:
+    """Pick the unit of cell y, other than j, whose length is nearest to the wanted one; the empty unit counts as length 0."""
+    best, apart = problem.units, abs(wanted)
+    for k in range(state.occupancy[y]):
+        unit = state.members[y, k]
+        if unit != j and abs(wanted - problem.length[unit]) < apart:
+            best, apart = unit, abs(wanted - problem.length[unit])
+    return best
+
+
+@inlined
+def try_pairs(problem: Problem, state: State, i: int, j: int, bits: np.uint64, slack: float, rule: Rule, room: Scratch) -> bool:
+    """Exchange unit i and perhaps another of its cell with unit j and the one of j's cell that balances the tokens best."""
+    x, y = state.cell[i], state.cell[j]
+    a, b = x // problem.slots, y // problem.slots
+    k = below_scalar(bits, state.occupancy[x])
+    also_i = problem.units if state.members[x, k] == i else state.members[x, k]
+    also_j = partner(problem, state, y, j, problem.length[i] + problem.length[also_i] - problem.length[j])
+    longer = problem.length[j] + problem.length[also_j] - problem.length[i] - problem.length[also_i]
+    if a == b or state.tokens[x] + longer > problem.cap or state.tokens[y] - longer > problem.cap:
+        return False
+    sizes = problem.size[j] + problem.size[also_j] - problem.size[i] - problem.size[also_i]
+    if problem.equal_samples and sizes != 0 and slot_of(problem, state, x) != slot_of(problem, state, y):
+        return False
+    for p in range(room.sums.shape[1]):
+        for layer in range(room.sums.shape[2]):
+            room.sums[0, p, layer] = problem.load[i, p, layer] + problem.load[also_i, p, layer]
+            room.sums[1, p, layer] = problem.load[j, p, layer] + problem.load[also_j, p, layer]
+    for s in range(len(room.change)):
+        room.change[s] = (
+            problem.attention[j, s] + problem.attention[also_j, s] - problem.attention[i, s] - problem.attention[also_i, s]
+        )
+    heavier = problem.mass[j] + problem.mass[also_j] - problem.mass[i] - problem.mass[also_i]
+    if not try_sums(problem, state, x, y, heavier, slack, rule, room):
+        return False
+    for unit in (i, also_i, j, also_j):
+        if unit != problem.units:
+            take(problem, state, unit)
+    for unit in (i, also_i):
+        if unit != problem.units:
+            put(problem, state, unit, y, state.occupancy[y])
+    for unit in (j, also_j):
+        if unit != problem.units:
+            put(problem, state, unit, x, state.occupancy[x])
+    return True
+
+
+@inlined
 def cell_load(problem: Problem, state: State, c: int, out: NDArray[np.int32]) -> int:
     """Sum the load of a cell's units into ``out``, (P, L), and return their mass."""
     mass = np.int64(0)
@@ -227,23 +303,9 @@ def try_cells(problem: Problem, state: State, x: int, y: int, slack: float, rule
     heavier = cell_load(problem, state, y, room.sums[1]) - cell_load(problem, state, x, room.sums[0])
     for s in range(len(room.change)):
         room.change[s] = state.attention[y, s] - state.attention[x, s]
-    peaks_a, peaks_b = expert_pair(state.load[a], state.load[b], room.sums[0], room.sums[1], room.peak)
-    cost_a = attention_after(problem, state, a, x, y, room.change) + expert_cost(problem, peaks_a, state.mass[a] + heavier)
-    cost_b = attention_after(problem, state, b, x, y, room.change) + expert_cost(problem, peaks_b, state.mass[b] - heavier)
-    makespan, total = score_after(problem, state, a, cost_a, b, cost_b)
-    may, left = settles(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, rule)
-    if not may:
+    if not try_sums(problem, state, x, y, heavier, slack, rule, room):
         return False
-    if slack >= 0:
-        left -= rule.smooth * smoothing(state.load[a], state.load[b], room.sums[0], room.sums[1], room.layer)
-    if left < 0:
-        return False
-    keep_best(problem, state, makespan, total)
-    shift_load(state.load[a], state.load[b], room.sums[0], room.sums[1])
-    state.mass[a] += heavier
-    state.mass[b] -= heavier
     exchange_contents(state, x, y, room.change)
-    set_costs(problem, state, a, cost_a, b, cost_b, makespan, total)
     return True
 
 
@@ -306,6 +368,9 @@ def sweep(problem: Problem, state: State, kinds: NDArray[np.uint8], key: np.uint
             done = try_cells(problem, state, below_scalar(high, cells), below_scalar(low, cells), slack, rule, room)
         elif kind == ROW_SHARD_SWAP:
             done = try_row_shards(problem, state, below_scalar(high, len(state.cost)), below_scalar(low, len(state.cost)), slack, rule)
+        elif kind == PAIR_SWAP:
+            bits = ((choice >> np.uint64(13)) & np.uint64(0x7FFFF)) << np.uint64(13)
+            done = try_pairs(problem, state, below_scalar(high, problem.units), below_scalar(low, problem.units), bits, slack, rule, room)
         else:
             guided = kind in (GUIDED_MOVE, GUIDED_SWAP)
             i = guided_unit(problem, state, high, choice) if guided else below_scalar(high, problem.units)

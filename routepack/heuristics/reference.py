@@ -19,6 +19,7 @@ from routepack.heuristics.draws import (
     LOW,
     NEAR,
     NEAR_SWAP,
+    PAIR_SWAP,
     ROW_SHARD_SWAP,
     SWAP,
     U32,
@@ -51,6 +52,9 @@ def sweep(problem: Problem, population: State, kinds: NDArray[np.uint8], keys: N
         elif kind == ROW_SHARD_SWAP:
             row_shards = problem.shards * problem.rows
             done = chains.try_row_shards(below(high, row_shards), below(low, row_shards))
+        elif kind == PAIR_SWAP:
+            bits = ((choice >> np.uint64(13)) & np.uint64(0x7FFFF)) << np.uint64(13)
+            done = chains.try_pairs(below(high, problem.units), below(low, problem.units), bits)
         else:
             guided = kind in (GUIDED_MOVE, GUIDED_SWAP)
             i = chains.guided_units(high, choice) if guided else below(high, problem.units)
@@ -179,6 +183,40 @@ class _Chains:
                 self.take(n, int(j[n]))
                 self.put(n, int(j[n]), int(x[n]))
             self.put(n, int(i[n]), int(y[n]))
+        return done
+
+    def partner(self, n: int, y: int, j: int, wanted: int) -> int:
+        p, s = self.problem, self.state
+        units = s.members[n, y, : s.occupancy[n, y]]
+        units = np.concatenate([[p.units], units[units != j]])
+        return int(units[np.argmin(np.abs(wanted - p.length[units]))])
+
+    def try_pairs(self, i: IntArray, j: IntArray, bits: NDArray[np.uint64]) -> Bools:
+        p, s, k = self.problem, self.state, self.k
+        x, y = s.cell[k, i].astype(np.int64), s.cell[k, j].astype(np.int64)
+        other = s.members[k, x, ((bits * s.occupancy[k, x].astype(np.uint64)) >> U32).astype(np.int64)]
+        also_i = np.where(other == i, p.units, other)
+        wanted = p.length[i] + p.length[also_i] - p.length[j]
+        also_j = np.array([self.partner(n, int(y[n]), int(j[n]), int(wanted[n])) for n in k.tolist()])
+        gives, takes = np.stack([i, also_i]), np.stack([j, also_j])  # (2, chain)
+
+        def more(values: NDArray[Any]) -> NDArray[Any]:
+            difference: NDArray[Any] = values[takes].sum(axis=0, dtype=values.dtype) - values[gives].sum(axis=0, dtype=values.dtype)
+            return difference
+
+        longer, apart = more(p.length), x // p.slots != y // p.slots
+        allowed = apart & (s.tokens[k, x] + longer <= p.cap) & (s.tokens[k, y] - longer <= p.cap)
+        if p.equal_samples:
+            allowed &= (more(p.size) == 0) | (self.slot_of(x) == self.slot_of(y))
+        done = self.exchange(allowed, x, y, more(p.attention), more(p.load) * apart[:, None, None], more(p.mass) * apart)
+        for n in np.flatnonzero(done).tolist():
+            for unit in (*gives[:, n].tolist(), *takes[:, n].tolist()):
+                if unit != p.units:
+                    self.take(n, unit)
+            for units, c in ((gives, y), (takes, x)):
+                for unit in units[:, n].tolist():
+                    if unit != p.units:
+                        self.put(n, unit, int(c[n]))
         return done
 
     def exchange(self, allowed: Bools, x: IntArray, y: IntArray, change: IntArray, shift: IntArray, heavier: IntArray) -> Bools:

@@ -58,7 +58,7 @@ class SearchParams:
     mean: float = 0.3
     smooth: float = 10.0
     descent: float = 0.06
-    kinds: tuple[float, ...] = (0.3, 0.3, 0.1, 0.1, 3.0, 0.03, 0.03)
+    kinds: tuple[float, ...] = (0.3, 0.3, 0.1, 0.1, 3.0, 0.3, 0.03, 0.03)
     culling: float = 0.14
     longest_step: float = 0.04
     shortest_step: float = 0.005
