@@ -17,8 +17,8 @@ from routepack.result import Result
 
 BASELINE = "identity-ffd"
 DEFAULT_SECONDS = 1.0
-TINY = "two-shards"
-TINY_ATTEMPTS = 256
+TINY: dict[str, Any] = {"samples": 24, "token_cap": 1024, "seed": 0, "dp": 4, "ep": 2, "edp": 2, "layers": 2, "experts": 8, "top_k": 2}
+TINY_ATTEMPTS = 100_000  # enough for experts to be re-placed on the way
 
 
 class MethodName(click.ParamType[str]):
@@ -92,20 +92,21 @@ def _plan(instance: Instance, output: Path | None, silent: bool, time_limit: flo
         time_limit = DEFAULT_SECONDS
     with interruptible() as interrupted:
         with live_progress(silent, instance) as report:
-            report(Progress("compile, once after each installation", 0.0))
-            _compile(options["method"], options["backend"])
+            if options["backend"] == "numba":
+                report(Progress("compile, once after each installation", 0.0))
+                _compile(options["method"])
             result = solve(instance, budget=Budget(time_limit, attempts, interrupted, report), **options)
         if output is not None:
             write_result(output, result)
     return result
 
 
-def _compile(method: str, backend: str) -> None:
+def _compile(method: str) -> None:
     """Compile the kernels, or load them compiled, by planning a tiny window before the clock starts."""
-    from routepack.instances import library
+    from routepack.instances.generators import generate
     from routepack.planner import solve
 
-    solve(library.load(TINY), method=method, backend=backend, budget=Budget(attempts=TINY_ATTEMPTS))
+    solve(generate(**TINY), method=method, budget=Budget(attempts=TINY_ATTEMPTS))
 
 
 def _baseline(instance: Instance, seed: int) -> Result | None:
