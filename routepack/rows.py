@@ -8,18 +8,21 @@ from numpy.typing import NDArray
 
 from routepack.bounds.column_generation import ColumnGeneration
 from routepack.bounds.knapsack import table_bytes
+from routepack.bounds.proof_tree import exhaust
 from routepack.bounds.rows import prove_cells
 from routepack.budget import Budget
 from routepack.certificate import WeightCertificate, check_weights
 from routepack.heuristics.packing import pack
 from routepack.heuristics.packing_dive import dive
 from routepack.heuristics.packing_reduction import forced_cells
+from routepack.tree_certificate import Filter, TreeCertificate, check_tree
 from routepack.window import IntArray
 
 QUICK_TRIALS = 2_000_000
 MAX_TABLE = 1 << 26
 SEED = 0
 DIVES = 40
+EFFORTS = ((4, 300), (36, 20_000))  # dives, then nodes of a tree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,17 +37,25 @@ class Settled:
     certificate
         Checked weights.
     method
-        What proved the bound: ``volume``, ``dual feasible function`` or ``column generation``.
+        What proved the bound: ``volume``, ``dual feasible function``, ``column generation`` or ``proof tree``.
+    tree
+        Checked proof of one cell more than the weights prove, where it was needed.
     """
 
     cell_of_unit: IntArray
     certificate: WeightCertificate
     method: str
+    tree: TreeCertificate | None = None
 
     @property
     def cells(self) -> int:
         """Cells of the packing."""
         return int(self.cell_of_unit.max()) + 1
+
+    @property
+    def needed(self) -> int:
+        """Cells that are proved to be needed."""
+        return self.tree.cells if self.tree else self.certificate.cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +105,12 @@ class Types:
         np.add.at(held, (cell_of_unit, self.type_of_unit), 1)
         return np.unique(held[held.any(axis=1)], axis=0)
 
-    def spread(self, cells: IntArray) -> IntArray:
-        """Cell of each unit, from the cells of units in the order of types."""
-        cell_of_unit = np.empty_like(cells)
-        cell_of_unit[np.argsort(self.type_of_unit, kind="stable")] = cells
-        return cell_of_unit
+    def cell_of_unit(self, held: IntArray) -> IntArray:
+        """Cell of each unit, shape (N,), from the units of each type in every cell, shape (cells, K)."""
+        cells = np.empty(len(self.type_of_unit), dtype=np.int64)
+        numbers = np.arange(len(held))
+        cells[np.argsort(self.type_of_unit, kind="stable")] = np.concatenate([np.repeat(numbers, amounts) for amounts in held.T])
+        return cells
 
 
 def settle(lengths: IntArray, capacity: int, slots: int = 1, row_multiple: int = 1, budget: Budget | None = None) -> Settled:
@@ -138,7 +150,7 @@ def settle(lengths: IntArray, capacity: int, slots: int = 1, row_multiple: int =
 
 
 def _open(found: Settled, question: Question) -> bool:
-    return found.certificate.cells < question.target(found.cells)
+    return found.needed < question.target(found.cells)
 
 
 def _searched(found: Settled, lengths: IntArray, capacity: int, question: Question) -> Settled:
@@ -168,11 +180,30 @@ def _relaxed(found: Settled, lengths: IntArray, capacity: int, question: Questio
         found = replace(found, certificate=certificate, method="column generation")
     if grid > 1:
         types = Types.of(-(-lengths // grid), capacity // grid)
-        relaxation = ColumnGeneration(types.lengths, types.demand, types.capacity)
-    return _dived(found, types, relaxation, question, budget)
+        return _dived(found, types, ColumnGeneration(types.lengths, types.demand, types.capacity), question, budget, DIVES)
+    for dives, nodes in EFFORTS:
+        found = _dived(found, types, relaxation, question, budget, dives)
+        if _open(found, question):
+            found = _exhausted(found, types, relaxation, question, budget, nodes)
+    return found
 
 
-def _dived(found: Settled, types: Types, relaxation: ColumnGeneration, question: Question, budget: Budget) -> Settled:
+def _exhausted(found: Settled, types: Types, relaxation: ColumnGeneration, question: Question, budget: Budget, nodes: int) -> Settled:
+    """Search all packings into the cells of the bound, over the patterns that the relaxation's duals allow."""
+    bounds = (relaxation.solve(types.demand, budget).bound, relaxation.interior_bound(types.demand, budget))
+    filters = tuple(Filter(bound.weights, bound.limit) for bound in bounds)
+    cells = question.goal(found.needed)
+    outcome = exhaust(types.lengths, types.demand, types.capacity, cells, filters, budget, nodes)
+    if outcome is None:
+        return found
+    if outcome.packing is not None:
+        return replace(found, cell_of_unit=types.cell_of_unit(outcome.packing))
+    assert outcome.certificate is not None
+    check_tree(outcome.certificate, np.repeat(types.lengths, types.demand), types.capacity)
+    return replace(found, tree=outcome.certificate, method="proof tree")
+
+
+def _dived(found: Settled, types: Types, relaxation: ColumnGeneration, question: Question, budget: Budget, dives: int) -> Settled:
     """Dive again and again from one relaxation, whose columns are kept."""
 
     def relax(left: IntArray, cells: int) -> tuple[int, IntArray, NDArray[np.float64]] | None:
@@ -181,13 +212,13 @@ def _dived(found: Settled, types: Types, relaxation: ColumnGeneration, question:
         relaxed = relaxation.solve(left, budget, cells + 1)
         return relaxed.bound.cells(left), relaxed.patterns, relaxed.amounts
 
-    rng = np.random.default_rng(SEED)
-    for _ in range(DIVES):
+    rng = np.random.default_rng(SEED + dives)
+    for _ in range(dives):
         if not _open(found, question) or budget.used(relaxation.rounds) >= 1:
             break
-        cells = dive(types.lengths, types.demand, types.capacity, question.goal(found.certificate.cells), relax, rng)
-        if cells is not None:
-            found = replace(found, cell_of_unit=types.spread(cells))
+        held = dive(types.lengths, types.demand, types.capacity, question.goal(found.needed), relax, rng)
+        if held is not None:
+            found = replace(found, cell_of_unit=types.cell_of_unit(held))
     return found
 
 

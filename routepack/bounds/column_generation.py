@@ -33,6 +33,8 @@ SCALE = 1 << 30
 COLUMNS_A_ROUND = 30
 SMOOTHING = 0.5
 TOLERANCE = 1e-6
+INTERIOR_ROUNDS = 40
+INTERIOR_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,3 +172,29 @@ class ColumnGeneration:
         weights = np.minimum(np.floor(SCALE * duals), MAX_WEIGHT - 1).astype(np.int64)
         limit, found = heaviest_patterns(self.lengths, weights, demand, self.capacity, COLUMNS_A_ROUND)
         return Bound(weights, max(1, limit)), found
+
+    def interior_bound(self, demand: IntArray, budget: Budget) -> Bound:
+        """
+        Bound by duals from the middle of the optimal face, which name the patterns that no optimum of the master uses.
+
+        The interior-point method, stopped before it crosses over to a vertex, gives them once no column is missing.
+        """
+        highspy: Any = import_module("highspy")
+        bound = Bound(np.zeros_like(demand), 1)
+        for _ in range(INTERIOR_ROUNDS):
+            if budget.used(self.rounds) >= 1:
+                break
+            interior = highspy.Highs()
+            for name, value in (("output_flag", False), ("threads", 1), ("solver", "ipm"), ("run_crossover", "off")):
+                interior.setOptionValue(name, value)
+            for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "ipm_optimality_tolerance"):
+                interior.setOptionValue(name, INTERIOR_TOLERANCE)
+            interior.passModel(self._lp.getLp())
+            interior.run()
+            duals = np.maximum(0.0, np.asarray(interior.getSolution().row_dual))
+            bound, found = self._priced(duals, demand)
+            improving = found[found @ duals > 1 + INTERIOR_TOLERANCE]
+            if not len(improving):
+                break
+            self.add(improving)
+        return bound

@@ -40,7 +40,7 @@ def dive(lengths: IntArray, demand: IntArray, capacity: int, target: int, relax:
     Returns
     -------
     IntArray | None
-        Cell of each item, items in the order of types, shape (demand.sum(),); ``None`` if the dive ended above the target.
+        Items of each type in every cell, shape (cells, K); ``None`` if the dive ended above the target.
 
     References
     ----------
@@ -60,7 +60,7 @@ def dive(lengths: IntArray, demand: IntArray, capacity: int, target: int, relax:
                 left -= used
                 fixed.append(used)
         if not left.any():
-            return _cells(demand, fixed)
+            return np.array(fixed)
         if len(fixed) == target:
             return None
         rest = np.repeat(lengths, left)
@@ -69,7 +69,7 @@ def dive(lengths: IntArray, demand: IntArray, capacity: int, target: int, relax:
             kind = np.repeat(np.arange(len(lengths)), left)
             for c in range(int(packed.max()) + 1):
                 fixed.append(np.bincount(kind[packed == c], minlength=len(lengths)))
-            return _cells(demand, fixed)
+            return np.array(fixed)
 
 
 def _chosen(patterns: IntArray, amounts: NDArray[np.float64], rng: np.random.Generator) -> list[IntArray]:
@@ -91,10 +91,3 @@ def _fitted(pattern: IntArray, left: IntArray) -> IntArray:
                 break
             used[shorter[0]] += 1
     return used
-
-
-def _cells(demand: IntArray, fixed: list[IntArray]) -> IntArray:
-    """Cell of each item, items in the order of types, from what the cells hold."""
-    held = np.array(fixed)  # (cell, type)
-    cells = [np.repeat(np.arange(len(fixed)), held[:, k]) for k in range(len(demand))]
-    return np.concatenate(cells)
