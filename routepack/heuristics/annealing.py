@@ -9,8 +9,8 @@ from routepack.heuristics.resampling import Families, inverse_temperature_step, 
 from routepack.heuristics.search import EXACT, Found, Search
 from routepack.window import IntArray
 
-REPLACE_FROM, REPLACE_UNTIL = 0.2, 0.9
-SHARE = 0.2
+REPLACE_FROM, REPLACE_UNTIL = 0.05, 0.9
+SHARE = 0.25
 
 
 class _Replacements:
@@ -29,7 +29,7 @@ class _Replacements:
         self.spent = 0.0
 
     def due(self, progress: float) -> None:
-        """Re-place if the next moment has come and, under a time limit, no more than a fifth of the time so far went into it."""
+        """Re-place if the next moment has come and, under a time limit, no more than a quarter of the time so far went into it."""
         moment = REPLACE_FROM + (REPLACE_UNTIL - REPLACE_FROM) * self.done / max(1, self.rounds - 1)
         if self.done >= self.rounds or progress < moment:
             return

@@ -91,20 +91,25 @@ def no_load(instance: Instance) -> NDArray[np.int32] | IntArray:
     return np.zeros((0, 0, 0), dtype=np.int32) if fits else np.zeros((0, 0, 0), dtype=np.int64)
 
 
-def with_placement(problem: Problem, instance: Instance, rank_of_expert: IntArray) -> Problem:
-    """Return the same problem under another placement, shape (L, E)."""
-    demand, ranks, dtype = instance.window.demand, instance.topology.ep, problem.load.dtype
-    samples, layers, experts = demand.shape
-    order = np.argsort(rank_of_expert, axis=1, kind="stable")
-    load = np.zeros((samples, ranks, -(-layers // LANES) * LANES), dtype=dtype)
-    for layer in range(layers):
-        held = np.take(demand[:, layer], order[layer], axis=1).reshape(samples, ranks, experts // ranks)
-        np.sum(held, axis=2, dtype=dtype, out=load[:, :, layer])
-    total = load.sum(axis=1, dtype=dtype)
-    load *= dtype.type(ranks)
-    load -= total[:, None, :]
-    mass = instance.per_unit(total.sum(axis=1, dtype=np.int64))
-    return problem._replace(load=_with_empty(instance.per_unit(load)), mass=_with_empty(mass))
+def with_placement(problem: Problem, instance: Instance, rank_of_expert: IntArray, before: IntArray | None = None) -> Problem:
+    """Return the same problem under another placement, shape (L, E); only layers that differ from ``before``, if given, are projected."""
+    window, ranks, dtype = instance.window, instance.topology.ep, problem.load.dtype
+    if before is None:
+        load = np.zeros((problem.units + 1, ranks, -(-window.num_layers // LANES) * LANES), dtype=dtype)
+        layers = np.arange(window.num_layers)
+        mass = _with_empty(instance.per_unit(window.demand.sum(axis=(1, 2), dtype=np.int64)))
+    else:
+        load, mass = problem.load.copy(), problem.mass
+        layers = np.flatnonzero((rank_of_expert != before).any(axis=1))
+    for layer in layers.tolist():
+        order = np.argsort(rank_of_expert[layer], kind="stable").reshape(ranks, -1)
+        demand = window.demand[:, layer]
+        held = demand[:, order[:, 0]].astype(dtype)  # (sample, rank)
+        for column in order.T[1:]:
+            held += demand[:, column]
+        held = instance.per_unit(held)
+        load[:-1, :, layer] = ranks * held - held.sum(axis=1, dtype=dtype, keepdims=True)
+    return problem._replace(load=load, mass=mass)
 
 
 def make_problem(instance: Instance, rank_of_expert: IntArray, rows: int) -> Problem:

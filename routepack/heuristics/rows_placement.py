@@ -10,7 +10,7 @@ from routepack.instance import Instance
 from routepack.window import IntArray
 
 SMALL_WORK = 1 << 21
-KICKS = 8
+KICKS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Replacer:
         return window.num_layers * window.num_experts**2 // 2 * self.row_shards
 
     def rounds(self, attempts: float, chains: int, problem: Problem) -> int:
-        """Times that experts may be re-placed within a fifth of so many proposals: by counting operations, at most 20."""
+        """Times that experts may be re-placed within a quarter of so many proposals, by counting operations; at most 60."""
         proposal = 100 + 1.2 * problem.load[0].size  # nanoseconds, roughly, as all that follows
         once = 3 * self.work * (1 + self.kicks) + 4 * self.instance.window.demand.size + 20 * problem.load.size + 1_000_000
-        return int(min(20.0, 0.2 * attempts * proposal / (chains * once)))
+        return int(min(60.0, 0.25 * attempts * proposal / (chains * once)))
 
     @property
     def kicks(self) -> int:
@@ -51,4 +51,4 @@ class Replacer:
         row_shard = cells[self.instance.unit_of_sample] // problem.slots
         demand = row_shard_demand(self.instance.window.demand, row_shard, self.row_shards)
         ranks: IntArray = replace_for_rows(demand, np.ones(len(demand)), rank_of_expert, self.instance.topology.ep, kicks=self.kicks)
-        return with_placement(problem, self.instance, ranks), ranks
+        return with_placement(problem, self.instance, ranks, rank_of_expert), ranks

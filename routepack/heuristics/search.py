@@ -55,10 +55,10 @@ class SearchParams:
     replicas: int = 2
     hot: float = 1e-3
     cold: float = 7e-6
-    mean: float = 0.3
+    mean: float = 1.0
     smooth: float = 10.0
     descent: float = 0.06
-    kinds: tuple[float, ...] = (0.3, 0.3, 0.1, 0.1, 3.0, 0.3, 0.03, 0.03)
+    kinds: tuple[float, ...] = (0.3, 0.3, 0.1, 0.1, 3.0, 2.0, 0.03, 0.03)
     culling: float = 0.14
     longest_step: float = 0.04
     shortest_step: float = 0.005
