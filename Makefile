@@ -41,7 +41,7 @@ bench: venv
 	$(BIN)/python benchmarks/bench.py
 
 bench-rows: venv
-	$(BIN)/python benchmarks/bench_rows.py
+	$(BIN)/python benchmarks/rows.py
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

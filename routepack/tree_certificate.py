@@ -20,6 +20,7 @@ MAX_PATTERNS = 500_000
 MAX_TABLE = 1 << 25
 MAX_VISITS = 1 << 33
 MAX_WEIGHT = 1 << 31
+MAX_LIMIT = 1 << 40
 NEVER = -(1 << 60)
 
 Node = Any  # an index of leaves, or [type, [[pattern, node], ...]] with patterns as [type, count] pairs
@@ -28,7 +29,7 @@ Node = Any  # an index of leaves, or [type, [[pattern, node], ...]] with pattern
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter:
     """
-    A weighing of types, shape (K,), in [0, 2**31), and a limit that no pattern exceeds.
+    A weighing of types, shape (K,), in [0, 2**31), and a limit of at most 2**40 that no pattern exceeds.
 
     Parameters
     ----------
@@ -196,8 +197,8 @@ def check_tree(certificate: TreeCertificate, lengths: IntArray, capacity: int) -
     vectors = [*(f.weights for f in certificate.filters), *certificate.leaves]
     if not certificate.filters or certificate.cells < 2 or any(v.shape != distinct.shape or (abs(v) >= MAX_WEIGHT).any() for v in vectors):
         raise InvalidCertificate("certificate needs a filter, cells >= 2, and weights in (-2**31, 2**31), one for each distinct length.")
-    if any((f.weights < 0).any() or not 1 <= f.limit < MAX_WEIGHT for f in certificate.filters):
-        raise InvalidCertificate("certificate has a filter with a negative weight or a limit outside [1, 2**31).")
+    if any((f.weights < 0).any() or not 1 <= f.limit <= MAX_LIMIT for f in certificate.filters):
+        raise InvalidCertificate("certificate has a filter with a negative weight or a limit outside [1, 2**40].")
     cells = certificate.cells - 1
     patterns = allowed_patterns(distinct, demand, capacity, cells, certificate.filters)
     nodes = Nodes(patterns, (Filter(distinct, capacity), *certificate.filters))

@@ -81,6 +81,15 @@ class Relaxed:
     amounts: FloatArray
 
 
+def quiet_engine(**options: str | float) -> Any:
+    """Return a single-threaded HiGHS, imported where it is wanted; its base class does not print a banner on construction."""
+    highspy: Any = import_module("highspy")
+    engine = highspy._Highs()
+    for name, value in ({"output_flag": False, "threads": 1} | options).items():
+        engine.setOptionValue(name, value)
+    return engine
+
+
 class ColumnGeneration:
     """
     The master problem of one instance, which grows with every call of `solve`.
@@ -96,19 +105,16 @@ class ColumnGeneration:
     """
 
     def __init__(self, lengths: IntArray, demand: IntArray, capacity: int) -> None:
-        highspy: Any = import_module("highspy")  # heavy, and only wanted here
         self.lengths, self.demand, self.capacity = lengths, demand, capacity
         self.patterns = np.zeros((0, len(lengths)), dtype=np.int64)
         self._column_of_pattern: list[int] = []
         self._asked = demand
         self.rounds = 0
-        self._lp = highspy.Highs()
-        for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("simplex_strategy", 1)):
-            self._lp.setOptionValue(name, value)
+        self._lp = quiet_engine(presolve="off", simplex_strategy=1)
         for k in range(len(lengths)):
-            self._lp.addRow(float(demand[k]), highspy.kHighsInf, 0, [], [])
+            self._lp.addRow(float(demand[k]), math.inf, 0, [], [])
         for k in range(len(lengths) - 1):
-            self._lp.addCol(0.0, 0.0, highspy.kHighsInf, 2, [k, k + 1], [-1.0, 1.0])
+            self._lp.addCol(0.0, 0.0, math.inf, 2, [k, k + 1], [-1.0, 1.0])
         self._columns = len(lengths) - 1
         self.add(np.diag(np.minimum(capacity // lengths, demand)))
 
@@ -179,16 +185,12 @@ class ColumnGeneration:
 
         The interior-point method, stopped before it crosses over to a vertex, gives them once no column is missing.
         """
-        highspy: Any = import_module("highspy")
         bound = Bound(np.zeros_like(demand), 1)
+        tolerances = ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "ipm_optimality_tolerance")
         for _ in range(INTERIOR_ROUNDS):
             if budget.used(self.rounds) >= 1:
                 break
-            interior = highspy.Highs()
-            for name, value in (("output_flag", False), ("threads", 1), ("solver", "ipm"), ("run_crossover", "off")):
-                interior.setOptionValue(name, value)
-            for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "ipm_optimality_tolerance"):
-                interior.setOptionValue(name, INTERIOR_TOLERANCE)
+            interior = quiet_engine(solver="ipm", run_crossover="off", **dict.fromkeys(tolerances, INTERIOR_TOLERANCE))
             interior.passModel(self._lp.getLp())
             interior.run()
             duals = np.maximum(0.0, np.asarray(interior.getSolution().row_dual))

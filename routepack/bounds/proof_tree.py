@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from routepack.bounds.column_generation import quiet_engine
 from routepack.budget import Budget
 from routepack.errors import InvalidCertificate
 from routepack.tree_certificate import Filter, Node, Nodes, TreeCertificate, allowed_patterns
@@ -101,9 +102,7 @@ class _Covering:
     def __init__(self, patterns: IntArray, demand: IntArray) -> None:
         highspy: Any = import_module("highspy")
         types, columns = len(demand), len(patterns)
-        self._lp = highspy.Highs()
-        for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("simplex_strategy", 1)):
-            self._lp.setOptionValue(name, value)
+        self._lp = quiet_engine(presolve="off", simplex_strategy=1)
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = columns + 2 * types, types
         lp.col_cost_ = np.concatenate([np.ones(columns), np.full(2 * types, ARTIFICIAL)])

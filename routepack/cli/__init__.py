@@ -14,6 +14,8 @@ COMMANDS = {
     "verify": ("routepack.cli.verify", "Recompute everything that a plan claims; trust nothing in it."),
     "info": ("routepack.cli.info", "Show what is in a window and what could be gained."),
     "generate": ("routepack.cli.generate", "Make a window with the statistics of real training."),
+    "rows": ("routepack.cli.rows", "Find the fewest rows and prove that fewer are impossible."),
+    "verify-certificate": ("routepack.cli.verify_certificate", "Recompute what row certificates prove."),
 }
 BAD_INPUT, INFEASIBLE, REFUSED, INTERRUPTED = 2, 3, 4, 130
 
