@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from small_windows import random_window
 
 from routepack.budget import Budget
 from routepack.errors import InvalidInstance
@@ -161,6 +162,14 @@ def test_one_unit_one_cell_and_no_work():
     for engine in ("cp-sat", "milp"):
         outcome = solve_layout(problem, settings=Settings(engine=engine))
         assert (outcome.status, tuple(outcome.score)) == (Status.OPTIMAL, (0, 0, 0))
+
+
+def test_a_start_returned_in_the_place_of_the_optimum_is_noticed():
+    # HiGHS 1.16.0 with a start of 657 reports 632, the optimum, and returns the start
+    instance, placement, rows = random_window(833, 6)
+    outcome = solve_layout(LayoutProblem.of(instance, placement, rows), settings=Settings(engine="milp"))
+    assert outcome.contradiction is None
+    assert (outcome.status, tuple(outcome.score)) == (Status.OPTIMAL, (337, 632, 337))
 
 
 def test_a_claim_that_recomputation_contradicts_is_reported(monkeypatch):

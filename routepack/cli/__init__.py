@@ -14,6 +14,8 @@ COMMANDS = {
     "verify": ("routepack.cli.verify", "Recompute everything that a plan claims; trust nothing in it."),
     "info": ("routepack.cli.info", "Show what is in a window and what could be gained."),
     "generate": ("routepack.cli.generate", "Make a window with the statistics of real training."),
+    "place": ("routepack.cli.place", "Place experts on EP ranks, by heuristic or exactly."),
+    "bound": ("routepack.cli.bound", "Show every lower bound on the score."),
     "rows": ("routepack.cli.rows", "Find the fewest rows and prove that fewer are impossible."),
     "verify-certificate": ("routepack.cli.verify_certificate", "Recompute what row certificates prove."),
 }

@@ -109,6 +109,11 @@ def _through_highs(model: Any, decisions: Sequence[Any], budget: Budget, threads
     _start(highspy, highs, columns)
     _stream(highspy, highs, budget)
     highs.run()
+    if _point_is_stale(highspy, highs):
+        highs.clearSolver()
+        if left is not None:
+            highs.setOptionValue("time_limit", seconds_left(budget))
+        highs.run()
     return _highs_outcome(highspy, highs, columns, decisions, time.monotonic() - started)
 
 
@@ -133,6 +138,20 @@ def _start(highspy: Any, highs: Any, columns: list[Any]) -> None:
     solution = highspy.HighsSolution()
     solution.col_value = [float(v) for v in values if v is not None]
     highs.setSolution(solution)
+
+
+def _point_is_stale(highspy: Any, highs: Any) -> bool:
+    """
+    Say whether the point returned does not have the objective reported.
+
+    HiGHS 1.16.0 may return the start in the place of the optimum when presolve solves the problem; without a start it does not.
+    """
+    info = highs.getInfo()
+    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return False
+    lp, point = highs.getLp(), highs.getSolution().col_value
+    value = lp.offset_ + math.fsum(c * x for c, x in zip(lp.col_cost_, point, strict=True))
+    return bool(abs(value - info.objective_function_value) > 0.5)
 
 
 def _stream(highspy: Any, highs: Any, budget: Budget) -> None:
