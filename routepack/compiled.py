@@ -18,6 +18,14 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that only compiled functions call."""
+    if numba is None:
+        return function
+    wrapped: Callable[..., Any] = numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return wrapped
+
+
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function into its callers; for small steps that take a whole chain, whose arguments cost more than their work."""
     if numba is None:

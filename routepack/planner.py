@@ -42,6 +42,7 @@ METHODS = {
 SEARCHES = ("anneal", "annealing-single", "multi-start")
 DEFAULT_SECONDS = 1.0
 PATIENCE = 40_000
+MOST_CHAINS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +146,22 @@ def _search(
     problem = make_problem(instance, ranks, rows.count)
     rng = np.random.Generator(np.random.Philox(key=[seed, 1]))
     params = SearchParams()
-    layouts = seed_layouts(problem, rows.packed, 1 if method == "annealing-single" else params.replicas, rng)
-    replacer = Replacer(instance, problem.rows * problem.shards) if replace else None
-    search = Search(problem, ranks, layouts, seed, budget, params=params, threads=threads, compiled=compiled, replacer=replacer)
+    chains = params.replicas if budget.seconds is None else threads  # under an attempt cap the plan must not depend on the threads
+    layouts = seed_layouts(problem, rows.packed, 1 if method == "annealing-single" else min(chains, MOST_CHAINS), rng)
+    search = Search(
+        problem,
+        ranks,
+        layouts,
+        seed,
+        budget,
+        params=params,
+        threads=threads,
+        fresh=lambda rng: fresh_layout(problem, rows.packed, rng),
+        compiled=compiled,
+        replacer=Replacer(instance, problem.rows * problem.shards) if replace else None,
+    )
     if method == "multi-start":
-        return multi_start(search, lambda rng: fresh_layout(problem, rows.packed, rng), PATIENCE)
+        return multi_start(search, PATIENCE)
     return (anneal if method == "anneal" else anneal_single)(search)
 
 

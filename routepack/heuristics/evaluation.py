@@ -3,13 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from routepack.heuristics.compiled import compiled, inlined
+from routepack.compiled import called, inlined
 from routepack.heuristics.problem import Problem
 from routepack.heuristics.state import State
 from routepack.window import IntArray
 
 
-@compiled
+@called
 def expert_pair(
     load_a: NDArray[np.int32], load_b: NDArray[np.int32], minus: NDArray[np.int32], plus: NDArray[np.int32], peak: NDArray[np.int32]
 ) -> tuple[int, int]:
@@ -38,7 +38,7 @@ def expert_cost(problem: Problem, peaks: int, mass: int) -> int:
     return -(-experts // problem.parts)
 
 
-@compiled
+@called
 def smoothing(
     load_a: NDArray[np.int32], load_b: NDArray[np.int32], minus: NDArray[np.int32], plus: NDArray[np.int32], room: NDArray[np.float32]
 ) -> float:

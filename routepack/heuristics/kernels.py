@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from routepack.heuristics.compiled import compiled, inlined
+from routepack.compiled import called, compiled, inlined
 from routepack.heuristics.draws import (
     CELL_SWAP,
     GUIDED_MOVE,
@@ -201,7 +201,7 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
     return True
 
 
-@inlined
+@called
 def try_sums(problem: Problem, state: State, x: int, y: int, heavier: int, slack: float, rule: Rule, room: Scratch) -> bool:
     """
     Settle an exchange between cells x and y of different row-shards, and store what it changes in row-shards.
@@ -258,9 +258,7 @@ def try_pairs(problem: Problem, state: State, i: int, j: int, bits: np.uint64, s
             room.sums[0, p, layer] = problem.load[i, p, layer] + problem.load[also_i, p, layer]
             room.sums[1, p, layer] = problem.load[j, p, layer] + problem.load[also_j, p, layer]
     for s in range(len(room.change)):
-        room.change[s] = (
-            problem.attention[j, s] + problem.attention[also_j, s] - problem.attention[i, s] - problem.attention[also_i, s]
-        )
+        room.change[s] = problem.attention[j, s] + problem.attention[also_j, s] - problem.attention[i, s] - problem.attention[also_i, s]
     heavier = problem.mass[j] + problem.mass[also_j] - problem.mass[i] - problem.mass[also_i]
     if not try_sums(problem, state, x, y, heavier, slack, rule, room):
         return False
@@ -292,7 +290,7 @@ def cell_load(problem: Problem, state: State, c: int, out: NDArray[np.int32]) ->
     return mass
 
 
-@inlined
+@called
 def try_cells(problem: Problem, state: State, x: int, y: int, slack: float, rule: Rule, room: Scratch) -> bool:
     """Exchange the contents of two cells of different row-shards."""
     a, b = x // problem.slots, y // problem.slots
@@ -309,7 +307,7 @@ def try_cells(problem: Problem, state: State, x: int, y: int, slack: float, rule
     return True
 
 
-@inlined
+@called
 def try_row_shards(problem: Problem, state: State, a: int, b: int, slack: float, rule: Rule) -> bool:
     """Exchange the places of two row-shards."""
     same_shard = state.place[a] // problem.rows == state.place[b] // problem.rows

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from routepack.heuristics.problem import Problem, with_placement
+from routepack.heuristics.problem import Problem, nanoseconds, with_placement
 from routepack.heuristics.replacement import replace_for_rows, row_shard_demand
 from routepack.instance import Instance
 from routepack.window import IntArray
 
 SMALL_WORK = 1 << 21
 KICKS = 2
+SHAKES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,23 @@ class Replacer:
         return window.num_layers * window.num_experts**2 // 2 * self.row_shards
 
     def rounds(self, attempts: float, chains: int, problem: Problem) -> int:
-        """Times that experts may be re-placed within a quarter of so many proposals, by counting operations; at most 60."""
-        proposal = 100 + 1.2 * problem.load[0].size  # nanoseconds, roughly, as all that follows
+        """Times that experts may be re-placed within a quarter of so many proposals, by counting operations; from 1 to 60."""
         once = 3 * self.work * (1 + self.kicks) + 4 * self.instance.window.demand.size + 20 * problem.load.size + 1_000_000
-        return int(min(60.0, 0.25 * attempts * proposal / (chains * once)))
+        return int(max(1.0, min(60.0, 0.25 * attempts * nanoseconds(problem) / (chains * once))))
 
     @property
     def kicks(self) -> int:
         """Perturbations of each layer after its descent."""
         return KICKS if self.work < SMALL_WORK else 0
+
+    def shake(self, problem: Problem, rank_of_expert: IntArray, rng: np.random.Generator) -> tuple[Problem, IntArray]:
+        """Exchange the ranks of a few random experts in each layer of a placement, shape (L, E); return what follows."""
+        ranks = rank_of_expert.copy()
+        layers = np.arange(len(ranks))
+        for _ in range(SHAKES):
+            a, b = rng.integers(0, ranks.shape[1], (2, len(ranks)))
+            ranks[layers, a], ranks[layers, b] = ranks[layers, b], ranks[layers, a]
+        return with_placement(problem, self.instance, ranks, rank_of_expert), ranks
 
     def replace(self, problem: Problem, rank_of_expert: IntArray, cells: IntArray) -> tuple[Problem, IntArray]:
         """Re-place from a placement, shape (L, E), for a layout by place, shape (units,); return the problem and placement that follow."""

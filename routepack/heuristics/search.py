@@ -14,14 +14,16 @@ from routepack.budget import Budget, Progress
 from routepack.heuristics import reference
 from routepack.heuristics.draws import KINDS, mix, schedule
 from routepack.heuristics.kernels import Rule, finish, sweep
-from routepack.heuristics.problem import Problem
+from routepack.heuristics.problem import Problem, nanoseconds
 from routepack.heuristics.rows_placement import Replacer
 from routepack.heuristics.state import exact_score, make_state, one_replica, replica, stack
 from routepack.window import IntArray
 
 T = TypeVar("T")
 
-CHUNK = 20_000
+CHUNK = 10_000
+RUN_PER_UNIT = 30_000
+MOST_RUNS = 32
 FIRST_CHUNK = 2_000
 EXACT = -1.0
 
@@ -145,6 +147,8 @@ class Search:
         How proposals are spent.
     threads
         Chains that run at the same time.
+    fresh
+        Draws a new start layout.
     compiled
         Use the compiled kernels; the numpy reference otherwise.
     replacer
@@ -161,6 +165,7 @@ class Search:
         *,
         params: SearchParams,
         threads: int = 1,
+        fresh: Callable[[np.random.Generator], IntArray],
         compiled: bool = True,
         replacer: Replacer | None = None,
     ) -> None:
@@ -168,19 +173,48 @@ class Search:
         self.ranks = [rank_of_expert] * len(layouts)
         self.population = stack([make_state(problem, cells) for cells in layouts])
         self.params, self.budget, self.seed, self.threads = params, budget, seed, threads
-        self.compiled, self.replacer = compiled, replacer
+        self.fresh, self.compiled, self.replacer = fresh, compiled, replacer
         self.rng = np.random.Generator(np.random.Philox(key=seed))
         self.attempts, self.sweeps = 0, 0
+        self.pool = ThreadPoolExecutor(threads)
+        self.first = (problem, rank_of_expert)
         self.begun = budget.used(0)
+        self.span = (0.0, 1.0)
         self.diagnostics = Diagnostics()
         self.score = (math.inf, math.inf)
         self.keep()
         self.start = float(self.score[0]) or 1.0
 
     def progress(self) -> float:
-        """Share of this search's budget that is used up."""
+        """Share of the present run's part of the budget that is used up."""
         used = self.budget.used(self.attempts)
-        return 1.0 if used >= 1.0 else (used - self.begun) / (1.0 - self.begun)
+        if used >= 1.0 or (self.budget.attempts is not None and self.budget.attempts - self.attempts < len(self.problems)):
+            return 1.0
+        start, end = self.span
+        return min(1.0, ((used - self.begun) / (1.0 - self.begun) - start) / (end - start))
+
+    def expected_attempts(self) -> float:
+        """Proposals that the budget allows for, under a time limit by a rough count of operations."""
+        allowed = [math.inf if self.budget.attempts is None else float(self.budget.attempts)]
+        if self.budget.seconds is not None:
+            busy = min(self.threads, len(self.problems))
+            allowed.append((self.budget.seconds - self.budget.elapsed()) * 1e9 * busy / nanoseconds(self.problems[0]))
+        return min(allowed)
+
+    def runs(self) -> int:
+        """Runs that the budget is divided into: small windows are annealed several times from new starts."""
+        return int(min(max(1.0, self.expected_attempts() / (RUN_PER_UNIT * self.problems[0].units)), MOST_RUNS))
+
+    def begin(self, run: int, runs: int) -> None:
+        """Begin one of the runs; from the second on with new layouts, and, where experts may move, from shaken placements."""
+        self.span = (run / runs, (run + 1) / runs)
+        if run == 0:
+            return
+        for k in range(len(self.problems)):
+            self.problems[k], self.ranks[k] = self.first
+            if self.replacer is not None:
+                self.problems[k], self.ranks[k] = self.replacer.shake(*self.first, self.rng)
+            self.restart(k, self.fresh(self.rng))
 
     def rule(self, temperature: float) -> Rule:
         """Acceptance at a temperature, in ticks; negative for a descent by the exact tuple."""
@@ -195,8 +229,12 @@ class Search:
         chains = len(self.problems)
         rule = self.rule(temperature)
         while (now := self.progress()) < until:
-            expected = self.attempts * (until - now) / now if self.attempts and now > 0 else FIRST_CHUNK * chains
+            done = self.span[0] + now * (self.span[1] - self.span[0])
+            left = (until - now) * (self.span[1] - self.span[0])
+            expected = self.attempts * left / done if self.attempts and done > 0 else FIRST_CHUNK * chains
             count = int(min(max(1, math.ceil(expected / chains)), CHUNK if self.attempts else FIRST_CHUNK))
+            if self.budget.attempts is not None:
+                count = min(count, (self.budget.attempts - self.attempts) // chains)
             self.sweep(count, rule)
 
     def sweep(self, count: int, rule: Rule) -> None:
@@ -236,8 +274,7 @@ class Search:
         chains = range(len(self.problems))
         if self.threads == 1 or len(chains) == 1:
             return [work(k) for k in chains]
-        with ThreadPoolExecutor(min(self.threads, len(chains))) as pool:
-            return list(pool.map(work, chains))
+        return list(self.pool.map(work, chains))
 
     def keep(self) -> None:
         """Archive the best layout that any chain has seen."""
