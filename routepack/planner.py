@@ -3,23 +3,19 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from routepack.bounds.rows import prove_cells
 from routepack.budget import Budget
-from routepack.certificate import WeightCertificate
 from routepack.cost_model import CostModel
-from routepack.errors import Infeasible, InvalidInstance
+from routepack.errors import InvalidInstance
+from routepack.fewest_rows import Rows, decide_rows
 from routepack.heuristics import placement as placements
 from routepack.heuristics.annealing import anneal, anneal_single, multi_start
 from routepack.heuristics.baselines import first_fit_rows, karmarkar_karp, row_by_row
-from routepack.heuristics.equal_samples import pack_equal
 from routepack.heuristics.migration import place_from, relabel
-from routepack.heuristics.packing import open_cells, pack
 from routepack.heuristics.problem import Problem, make_problem
 from routepack.heuristics.rows_placement import Replacer
 from routepack.heuristics.search import Found, Search, SearchParams
@@ -43,90 +39,6 @@ SEARCHES = ("anneal", "annealing-single", "multi-start")
 DEFAULT_SECONDS = 1.0
 PATIENCE = 40_000
 MOST_CHAINS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """
-    A number of rows, a packing into them, and the weights that prove how many cells are needed.
-
-    Parameters
-    ----------
-    count
-        Rows R.
-    packed
-        Cell of each unit, shape (units,): any numbering of the R*S cells, or places where slots have equal sample counts.
-    certificate
-        Checked weights over units.
-    """
-
-    count: int
-    packed: IntArray
-    certificate: WeightCertificate
-
-
-def decide_rows(instance: Instance) -> Rows:
-    """
-    Find the fewest rows that a packing reaches, fill exactly their cells, and prove what can be proved about fewer.
-
-    Raises
-    ------
-    Infeasible
-        A unit exceeds the cap, or too few units exist for the cells of the rows.
-    """
-    lengths, slots, cap = instance.unit_lengths(), instance.topology.dp, instance.token_cap
-    least = instance.rows_for(-(-int(lengths.sum()) // cap))
-    if instance.options.equal_samples:
-        return _rows_of_equal_samples(instance, lengths, least)
-    cells = pack(lengths, cap, target=least * slots)
-    rows = instance.rows_for(int(cells.max()) + 1)
-    certificate = prove_cells(lengths, cap)
-    if rows * slots > len(lengths):
-        raise _too_few(instance, len(lengths), certificate.cells, rows)
-    return Rows(rows, open_cells(lengths, cells, rows * slots), certificate)
-
-
-def _too_few(instance: Instance, units: int, cells: int, rows: int) -> Infeasible:
-    needed, groups = rows * instance.topology.dp, len(instance.options.keep_together)
-    what = f"{units} groups of samples that stay together" if groups else f"{units} samples"
-    return Infeasible(
-        f"the tokens need at least {cells} cells, so {rows} rows of {instance.topology.dp} slots = {needed} cells, "
-        f"but only {what} exist to fill them",
-        "use fewer slots, a smaller row_multiple, another token cap or more samples",
-        cells_lower_bound=cells,
-        needs_cells=needed,
-        has_samples=instance.window.num_samples,
-        has_groups=units if groups else None,
-    )
-
-
-def _rows_of_equal_samples(instance: Instance, lengths: IntArray, least: int) -> Rows:
-    samples, slots = instance.window.num_samples, instance.topology.dp
-    if samples % slots:
-        raise Infeasible(
-            f"equal_samples: {samples} samples do not divide by {slots} slots",
-            "drop samples, change the slots or allow unequal counts",
-            has_samples=samples,
-        )
-    certificate = prove_cells(lengths, instance.token_cap)
-    sizes = instance.per_unit(np.ones(samples, dtype=np.int64))
-    rows = max(least, instance.rows_for(certificate.cells))
-    if rows * slots > len(lengths):
-        raise _too_few(instance, len(lengths), certificate.cells, rows)
-    while rows * slots <= len(lengths):
-        packed = pack_equal(lengths, sizes, slots, rows, instance.token_cap)
-        if packed is not None:
-            slot, row = np.divmod(packed, rows)
-            shard, d = np.divmod(slot, instance.topology.slots_per_shard)
-            return Rows(rows, (shard * rows + row) * instance.topology.slots_per_shard + d, certificate)
-        rows += instance.row_multiple
-    raise Infeasible(
-        f"equal_samples: no layout with {samples // slots} samples on each of {slots} slots was found "
-        f"under token_cap = {instance.token_cap}",
-        "raise the cap or allow unequal counts",
-        cells_lower_bound=certificate.cells,
-        has_samples=samples,
-    )
 
 
 def layout_of(problem: Problem, cells: IntArray, unit_of_sample: IntArray) -> Layout:
@@ -216,7 +128,7 @@ def solve(
         raise InvalidInstance(f"seed = {seed} is outside [0, 2**32); choose another.")
     budget = budget or Budget(seconds=DEFAULT_SECONDS)
     started = time.monotonic()
-    rows = decide_rows(instance)
+    rows = decide_rows(instance, budget.interrupted)
     threads = threads or os.cpu_count() or 1
     ranks = _place(instance, method, max_moves, tolerance)
     attempts = 0

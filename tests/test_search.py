@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from routepack import CostModel, Infeasible, Instance, Options, Stage, Topology, Window
 from routepack.budget import Budget
 from routepack.cost import cost
+from routepack.fewest_rows import decide_rows
 from routepack.heuristics import kernels, reference
 from routepack.heuristics.annealing import anneal, anneal_single, multi_start
 from routepack.heuristics.draws import KINDS, below, below_scalar, mix, schedule
@@ -28,7 +29,7 @@ from routepack.heuristics.seeds import (
 )
 from routepack.heuristics.state import exact_score, make_state, one_replica, replica, stack
 from routepack.plan import Placement, Plan
-from routepack.planner import decide_rows, layout_of, solve
+from routepack.planner import layout_of, solve
 from routepack.verify import recompute_bound, verify_plan
 
 TOPOLOGIES = [(1, 1, 1), (2, 2, 1), (2, 2, 2), (4, 2, 2), (2, 2, 4), (6, 2, 3), (4, 4, 1)]

@@ -24,8 +24,8 @@ def command(instance: Instance, rows: int | None, as_json: bool) -> None:
     Example:
       routepack bound tinymoe-mixed
     """
+    from routepack.fewest_rows import decide_rows
     from routepack.heuristics.placement import lpt_swap
-    from routepack.planner import decide_rows
 
     count = rows or decide_rows(instance).count
     loads = instance.window.demand.sum(axis=0, dtype=np.int64)

@@ -102,7 +102,7 @@ def _of_window(instance: Instance, name: str, time_limit: float, certificates: P
     answer = _settled(task, time_limit, certificates)
     if not instance.options.equal_samples:
         return answer
-    from routepack.planner import decide_rows
+    from routepack.fewest_rows import decide_rows
 
     rows = decide_rows(instance).count
     status = "proved" if rows == instance.rows_for(answer.needed) else f"best known, at least {instance.rows_for(answer.needed)}"
