@@ -18,10 +18,10 @@ from routepack.heuristics.packing_reduction import forced_cells
 from routepack.tree_certificate import Filter, TreeCertificate, check_tree
 from routepack.window import IntArray
 
-QUICK_TRIALS = 2_000_000
 MAX_TABLE = 1 << 26
+MAX_TYPES = 1500
+QUICK_TYPES = 600
 SEED = 0
-DIVES = 40
 EFFORTS = ((4, 300), (36, 20_000))  # dives, then nodes of a tree
 
 
@@ -56,21 +56,6 @@ class Settled:
     def needed(self) -> int:
         """Cells that are proved to be needed."""
         return self.tree.cells if self.tree else self.certificate.cells
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Cells come in steps of so many: slots times the multiple of rows; only the step matters."""
-
-    step: int
-
-    def goal(self, bound: int) -> int:
-        """Cells that a packing may use if so many are needed."""
-        return -(-bound // self.step) * self.step
-
-    def target(self, cells: int) -> int:
-        """Cells that must be proved so that a packing with so many has the fewest rows."""
-        return self.goal(cells) - self.step + 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +98,51 @@ class Types:
         return cells
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """
+    What is asked, with what exchange arguments leave open of it.
+
+    Parameters
+    ----------
+    lengths, capacity
+        Tokens of each unit, shape (N,), and of a cell.
+    step
+        Cells come in steps of so many: slots times the multiple of rows.
+    budget
+        Limit on column generation.
+    forced, rest
+        Units of the cells that some best packing has, and the other units.
+    """
+
+    lengths: IntArray
+    capacity: int
+    step: int
+    budget: Budget
+    forced: list[list[int]]
+    rest: IntArray
+
+    def goal(self, bound: int) -> int:
+        """Cells that a packing may use if so many are needed."""
+        return -(-bound // self.step) * self.step
+
+    def target(self, cells: int) -> int:
+        """Cells that must be proved so that a packing with so many has the fewest rows."""
+        return self.goal(cells) - self.step + 1
+
+    def open(self, found: Settled) -> bool:
+        """Whether fewer rows are neither found nor proved to be impossible."""
+        return found.needed < self.target(found.cells)
+
+    def better(self, found: Settled, cells_of_rest: IntArray) -> Settled:
+        """Take the forced cells and a packing of the rest if they are fewer cells than before."""
+        cells = np.empty(len(self.lengths), dtype=np.int64)
+        for c, units in enumerate(self.forced):
+            cells[units] = c
+        cells[self.rest] = len(self.forced) + cells_of_rest
+        return replace(found, cell_of_unit=cells) if int(cells.max()) + 1 < found.cells else found
+
+
 def settle(lengths: IntArray, capacity: int, slots: int = 1, row_multiple: int = 1, budget: Budget | None = None) -> Settled:
     """
     Pack units into the fewest rows, and prove that fewer are impossible.
@@ -137,96 +167,97 @@ def settle(lengths: IntArray, capacity: int, slots: int = 1, row_multiple: int =
     Settled
         The best packing and the best proof when they met, or the budget was used up.
     """
-    question, budget = Question(slots * row_multiple), budget or Budget()
-    cells = pack(lengths, capacity, question.goal(-(-int(lengths.sum()) // capacity)), 0)
-    certificate = prove_cells(lengths, capacity, question.target(int(cells.max()) + 1))
+    step = slots * row_multiple
+    task = Task(lengths, capacity, step, budget or Budget(), [], np.arange(len(lengths)))
+    cells = pack(lengths, capacity, task.goal(-(-int(lengths.sum()) // capacity)), 0)
+    certificate = prove_cells(lengths, capacity, task.target(int(cells.max()) + 1))
     volume = certificate.limit == capacity and bool((certificate.weights == lengths).all())
     found = Settled(cells, certificate, "volume" if volume else "dual feasible function")
-    if _open(found, question):
-        found = _searched(found, lengths, capacity, question)
-    if _open(found, question):
-        found = _relaxed(found, lengths, capacity, question, budget)
+    if task.open(found):
+        forced, rest = forced_cells(lengths, capacity)
+        task = replace(task, forced=forced, rest=rest)
+        goal = task.goal(found.needed) - len(forced)
+        found = task.better(found, pack(lengths[rest], capacity, goal) if len(rest) else rest)
+    if task.open(found):
+        found = _relaxed(found, task)
     return found
 
 
-def _open(found: Settled, question: Question) -> bool:
-    return found.needed < question.target(found.cells)
-
-
-def _searched(found: Settled, lengths: IntArray, capacity: int, question: Question) -> Settled:
-    """Search for a packing of what exchange arguments leave open."""
-    forced, rest = forced_cells(lengths, capacity)
-    cells = np.empty(len(lengths), dtype=np.int64)
-    for c, units in enumerate(forced):
-        cells[units] = c
-    if len(rest):
-        cells[rest] = len(forced) + pack(lengths[rest], capacity, question.goal(found.certificate.cells) - len(forced))
-    return Settled(cells, found.certificate, found.method) if int(cells.max()) + 1 < found.cells else found
-
-
-def _relaxed(found: Settled, lengths: IntArray, capacity: int, question: Question, budget: Budget) -> Settled:
-    """Prove by column generation, and dive for a packing; on a coarse grid, rounded down or up, where the cap is large."""
-    grid = _grid(lengths, capacity)
-    seen = lengths >= grid  # what rounds down to nothing weighs nothing
-    types = Types.of(lengths[seen] // grid, capacity // grid)
-    relaxation = ColumnGeneration(types.lengths, types.demand, types.capacity)
-    relaxation.add(types.patterns(found.cell_of_unit[seen]))
-    bound = relaxation.solve(types.demand, budget, question.target(found.cells)).bound
-    if bound.cells(types.demand) > found.certificate.cells:
-        weights = np.zeros_like(lengths)
-        weights[seen] = bound.weights[types.type_of_unit]
-        certificate = WeightCertificate(weights, bound.limit)
-        check_weights(certificate, lengths, capacity)
-        found = replace(found, certificate=certificate, method="column generation")
-    if grid > 1:
-        types = Types.of(-(-lengths // grid), capacity // grid)
-        return _dived(found, types, ColumnGeneration(types.lengths, types.demand, types.capacity), question, budget, DIVES)
-    for dives, nodes in EFFORTS:
-        found = _dived(found, types, relaxation, question, budget, dives)
-        if _open(found, question):
-            found = _exhausted(found, types, relaxation, question, budget, nodes)
+def _relaxed(found: Settled, task: Task) -> Settled:
+    """Dive for a packing of the rest, on a grid rounded up where there are many lengths; prove by column generation over all units."""
+    if len(task.rest):
+        grid = _grid(task.lengths[task.rest], task.capacity)
+        types = Types.of(-(-task.lengths[task.rest] // grid), task.capacity // grid)
+        dives = ColumnGeneration(types.lengths, types.demand, types.capacity)
+        found = _dived(found, task, types, dives, EFFORTS[0][0])
+    if not task.open(found):
+        return found
+    grid = _grid(task.lengths, task.capacity)
+    seen = task.lengths >= grid  # what rounds down to nothing weighs nothing
+    all_types = Types.of(task.lengths[seen] // grid, task.capacity // grid)
+    proofs = ColumnGeneration(all_types.lengths, all_types.demand, all_types.capacity)
+    if len(task.rest) and not task.forced and grid == 1:
+        proofs = dives
+    proofs.add(all_types.patterns(found.cell_of_unit[seen]))
+    found = _bounded(found, task, seen, all_types, proofs)
+    for number, nodes in EFFORTS:
+        if len(task.rest):
+            found = _dived(found, task, types, dives, number)
+        if task.open(found) and grid == 1:
+            found = _exhausted(found, task, all_types, proofs, nodes)
     return found
 
 
-def _exhausted(found: Settled, types: Types, relaxation: ColumnGeneration, question: Question, budget: Budget, nodes: int) -> Settled:
+def _bounded(found: Settled, task: Task, seen: NDArray[np.bool_], types: Types, relaxation: ColumnGeneration) -> Settled:
+    """Prove by the duals of column generation over the units seen, if that is more than is proved."""
+    bound = relaxation.solve(types.demand, task.budget, task.target(found.cells)).bound
+    if bound.cells(types.demand) <= found.needed:
+        return found
+    weights = np.zeros_like(task.lengths)
+    weights[seen] = bound.weights[types.type_of_unit]
+    certificate = WeightCertificate(weights, bound.limit)
+    check_weights(certificate, task.lengths, task.capacity)
+    return replace(found, certificate=certificate, method="column generation")
+
+
+def _exhausted(found: Settled, task: Task, types: Types, relaxation: ColumnGeneration, nodes: int) -> Settled:
     """Search all packings into the cells of the bound, over the patterns that the relaxation's duals allow."""
-    bounds = (relaxation.solve(types.demand, budget).bound, relaxation.interior_bound(types.demand, budget))
+    bounds = (relaxation.solve(types.demand, task.budget).bound, relaxation.interior_bound(types.demand, task.budget))
     filters = tuple(Filter(bound.weights, bound.limit) for bound in bounds)
-    cells = question.goal(found.needed)
-    outcome = exhaust(types.lengths, types.demand, types.capacity, cells, filters, budget, nodes)
+    outcome = exhaust(types.lengths, types.demand, types.capacity, task.goal(found.needed), filters, task.budget, nodes)
     if outcome is None:
         return found
     if outcome.packing is not None:
         return replace(found, cell_of_unit=types.cell_of_unit(outcome.packing))
     assert outcome.certificate is not None
-    check_tree(outcome.certificate, np.repeat(types.lengths, types.demand), types.capacity)
+    check_tree(outcome.certificate, task.lengths, task.capacity)
     return replace(found, tree=outcome.certificate, method="proof tree")
 
 
-def _dived(found: Settled, types: Types, relaxation: ColumnGeneration, question: Question, budget: Budget, dives: int) -> Settled:
-    """Dive again and again from one relaxation, whose columns are kept."""
+def _dived(found: Settled, task: Task, types: Types, relaxation: ColumnGeneration, number: int) -> Settled:
+    """Dive so often from one relaxation, whose columns are kept."""
 
     def relax(left: IntArray, cells: int) -> tuple[int, IntArray, NDArray[np.float64]] | None:
-        if budget.used(relaxation.rounds) >= 1:
+        if task.budget.used(relaxation.rounds) >= 1:
             return None
-        relaxed = relaxation.solve(left, budget, cells + 1)
+        relaxed = relaxation.solve(left, task.budget, cells + 1)
         return relaxed.bound.cells(left), relaxed.patterns, relaxed.amounts
 
-    rng = np.random.default_rng(SEED + dives)
-    for _ in range(dives):
-        if not _open(found, question) or budget.used(relaxation.rounds) >= 1:
+    rng = np.random.default_rng(SEED + number)
+    for _ in range(number):
+        if not task.open(found) or task.budget.used(relaxation.rounds) >= 1:
             break
-        held = dive(types.lengths, types.demand, types.capacity, question.goal(found.needed), relax, rng)
+        held = dive(types.lengths, types.demand, types.capacity, task.goal(found.needed) - len(task.forced), relax, rng)
         if held is not None:
-            found = replace(found, cell_of_unit=types.cell_of_unit(held))
+            found = task.better(found, types.cell_of_unit(held))
     return found
 
 
 def _grid(lengths: IntArray, capacity: int) -> int:
-    """Least power of two to divide lengths by so that the knapsack's table stays small."""
-    grid = 1
+    """Power of two to divide lengths by: 1 where the knapsack's table and the master problem are small, else until they are quick."""
+    grid, most = 1, MAX_TYPES
     while True:
         types = Types.of(-(-lengths // grid), capacity // grid)
-        if table_bytes(types.lengths, types.demand, types.capacity) <= MAX_TABLE:
+        if len(types.lengths) <= most and table_bytes(types.lengths, types.demand, types.capacity) <= MAX_TABLE:
             return grid
-        grid *= 2
+        grid, most = 2 * grid, QUICK_TYPES

@@ -81,6 +81,14 @@ class Relaxed:
     amounts: FloatArray
 
 
+def solved_in_time(engine: Any, budget: Budget) -> bool:
+    """Run an engine, whose clock goes on from run to run, for what is left of a budget, and tell whether it found an optimum."""
+    if budget.seconds is not None:
+        engine.setOptionValue("time_limit", engine.getRunTime() + max(0.0, budget.seconds - budget.elapsed()))
+    engine.run()
+    return bool(engine.getModelStatus() == import_module("highspy").HighsModelStatus.kOptimal)
+
+
 def quiet_engine(**options: str | float) -> Any:
     """Return a single-threaded HiGHS, imported where it is wanted; its base class does not print a banner on construction."""
     highspy: Any = import_module("highspy")
@@ -127,8 +135,10 @@ class ColumnGeneration:
             self._columns += 1
         self.patterns = np.concatenate([self.patterns, patterns])
 
-    def _master(self) -> tuple[float, FloatArray, FloatArray]:
-        self._lp.run()
+    def _master(self, budget: Budget) -> tuple[float, FloatArray, FloatArray] | None:
+        """Objective, amounts and duals of the master problem; ``None`` if it was not solved in time."""
+        if not solved_in_time(self._lp, budget):
+            return None
         solution = self._lp.getSolution()
         value = self._lp.getInfo().objective_function_value
         return value, np.asarray(solution.col_value)[self._column_of_pattern], np.maximum(0.0, np.asarray(solution.row_dual))
@@ -151,9 +161,10 @@ class ColumnGeneration:
         self._asked = demand.copy()
         best = Bound(np.zeros_like(demand), 1)
         centre: FloatArray | None = None  # duals of the best bound so far
-        share = SMOOTHING
-        value, amounts, duals = self._master()
-        while True:
+        share, value, amounts, duals = SMOOTHING, math.inf, np.zeros(len(self.patterns)), np.zeros(len(demand))
+        master = self._master(budget)
+        while master is not None:
+            value, amounts, duals = master
             tried = duals if centre is None else share * centre + (1 - share) * duals
             bound, found = self._priced(tried, demand)
             if centre is None or bound.ratio(demand) > best.ratio(demand):
@@ -165,12 +176,12 @@ class ColumnGeneration:
             if len(improving):
                 share = SMOOTHING
                 self.add(improving)
-                value, amounts, duals = self._master()
+                master = self._master(budget)
             elif share:
                 share = 0.0  # the smoothed duals found nothing: price the master's own
             else:
                 break
-        return Relaxed(best, value, self.patterns, amounts)
+        return Relaxed(best, value, self.patterns[: len(amounts)], amounts)
 
     def _priced(self, duals: FloatArray, demand: IntArray) -> tuple["Bound", IntArray]:
         """Bound by duals rounded to integer weights, and the patterns that they favour."""
@@ -192,7 +203,8 @@ class ColumnGeneration:
                 break
             interior = quiet_engine(solver="ipm", run_crossover="off", **dict.fromkeys(tolerances, INTERIOR_TOLERANCE))
             interior.passModel(self._lp.getLp())
-            interior.run()
+            if not solved_in_time(interior, budget):
+                break
             duals = np.maximum(0.0, np.asarray(interior.getSolution().row_dual))
             bound, found = self._priced(duals, demand)
             improving = found[found @ duals > 1 + INTERIOR_TOLERANCE]

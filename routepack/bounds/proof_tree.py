@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from routepack.bounds.column_generation import quiet_engine
+from routepack.bounds.column_generation import quiet_engine, solved_in_time
 from routepack.budget import Budget
 from routepack.errors import InvalidCertificate
 from routepack.tree_certificate import Filter, Node, Nodes, TreeCertificate, allowed_patterns
@@ -118,8 +118,8 @@ class _Covering:
         self._lp.passModel(lp)
         self._open = np.ones(columns, dtype=bool)
 
-    def solve(self, active: IntArray, left: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Amount of each pattern and dual of each type."""
+    def solve(self, active: IntArray, left: IntArray, budget: Budget) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Amount of each pattern and dual of each type; ``None`` if they were not found in time."""
         wanted = np.zeros(len(self._open), dtype=bool)
         wanted[active] = True
         changed = np.flatnonzero(wanted != self._open).astype(np.int32)
@@ -128,7 +128,8 @@ class _Covering:
         self._open = wanted
         side = left.astype(np.float64)
         self._lp.changeRowsBounds(len(left), np.arange(len(left), dtype=np.int32), side, side)
-        self._lp.run()
+        if not solved_in_time(self._lp, budget):
+            return None
         solution = self._lp.getSolution()
         return np.asarray(solution.col_value)[: len(wanted)], np.asarray(solution.row_dual)
 
@@ -156,7 +157,10 @@ class _Search:
         leaf = self._known_leaf(active, left, cells)
         if leaf is not None:
             return leaf
-        amounts, duals = self.covering.solve(active, left)
+        covered = self.covering.solve(active, left, self.budget)
+        if covered is None:
+            raise _Stopped
+        amounts, duals = covered
         weights = np.rint(LEAF_SCALE * duals).astype(np.int64)
         if self.nodes.closed_by(weights, active, left, cells):
             self.leaves.append(weights)

@@ -5,14 +5,16 @@ import numpy as np
 from routepack.heuristics.compiled import compiled
 from routepack.window import IntArray
 
+NEAR = 128
+
 
 def repair(lengths: IntArray, sizes: IntArray, cell_of_unit: IntArray, rows: int, capacity: int, trials: int) -> IntArray | None:
     """
     Trade units between cells until no cell is over the cap.
 
-    Every step takes the fullest cell and the best of all shifts of one of its units and swaps with another cell's unit, by the tokens above
-    the cap that remain over all cells; a unit that has moved rests for some steps. The number of samples of each slot stays as it is,
-    and no cell becomes empty.
+    Every step takes the fullest cell and the best shift of one of its units to the emptiest cell of its slot, or swap with one of the
+    256 units elsewhere whose length is nearest to ending the overflow, by the tokens above the cap that remain over all cells; a unit that
+    has moved rests for some steps. The number of samples of each slot stays as it is, and no cell becomes empty.
 
     Parameters
     ----------
@@ -51,27 +53,31 @@ def _tabu(lengths: IntArray, sizes: IntArray, cell: IntArray, cells: int, rows: 
     over = np.int64(0)
     for c in range(cells):
         over += max(0, load[c] - capacity)
+    order = np.argsort(lengths)
+    rising = lengths[order]
     rests = np.zeros(len(cell), dtype=np.int64)  # step from which a unit may move again
     least, step, draw = over, 0, np.int64(1)
     while over > 0 and trials > 0:
         step += 1
         full = np.argmax(load)
+        slot = full // rows
+        empty = -1  # the emptiest other cell of the slot
+        for c in range(slot * rows, min(cells, slot * rows + rows)):
+            if c != full and (empty < 0 or load[c] < load[empty]):
+                empty = c
         best, ties, unit, other, target = np.int64(1) << 60, 0, -1, -1, -1
         for i in range(len(cell)):
             if cell[i] != full:
                 continue
-            for c in range(cells):  # shifts within the slot
-                if c == full or c // rows != full // rows or held[full] == 1:
-                    continue
-                change = _change(load[full], load[c], lengths[i], capacity)
-                if (rests[i] <= step or over + change < least) and change <= best:
-                    draw = (draw * 1103515245 + 12345) & 0x7FFFFFFF
-                    ties = ties + 1 if change == best else 1
-                    if ties == 1 or (draw >> 8) % ties == 0:
-                        best, unit, other, target = change, i, -1, c
-            for j in range(len(cell)):  # swaps
+            if empty >= 0 and held[full] > 1:
+                change = _change(load[full], load[empty], lengths[i], capacity)
+                if (rests[i] <= step or over + change < least) and change < best:
+                    best, ties, unit, other, target = change, 1, i, -1, empty
+            middle = np.searchsorted(rising, lengths[i] - (load[full] - capacity))
+            for place in range(max(0, middle - NEAR), min(len(cell), middle + NEAR)):
+                j = order[place]
                 c = cell[j]
-                if c == full or lengths[j] >= lengths[i] or (sizes[i] != sizes[j] and c // rows != full // rows):
+                if c == full or lengths[j] >= lengths[i] or (sizes[i] != sizes[j] and c // rows != slot):
                     continue
                 change = _change(load[full], load[c], lengths[i] - lengths[j], capacity)
                 if ((rests[i] <= step and rests[j] <= step) or over + change < least) and change <= best:
@@ -79,8 +85,8 @@ def _tabu(lengths: IntArray, sizes: IntArray, cell: IntArray, cells: int, rows: 
                     ties = ties + 1 if change == best else 1
                     if ties == 1 or (draw >> 8) % ties == 0:
                         best, unit, other, target = change, i, j, c
-            trials -= len(cell)
-        trials -= len(cell)
+            trials -= 2 * NEAR
+        trials -= (len(cell) + 2 * cells) // 8
         if unit < 0:
             continue
         moved = lengths[unit]
