@@ -15,6 +15,10 @@ from routepack.budget import Budget
 from routepack.solvers.outcome import Outcome, Status, reporter, seconds_left
 
 POLL_SECONDS = 0.05
+WITHOUT_LP = (
+    "no_lp",
+    "quick_restart_no_lp",
+)  # with few workers: relaxations of layouts are weak, and cost CP-SAT time (docs/formulations.md)
 
 
 def solve(
@@ -55,6 +59,8 @@ def solve(
     parameters = solver.parameters
     parameters.num_workers = threads
     parameters.random_seed = seed
+    if threads <= len(WITHOUT_LP):
+        parameters.subsolvers.extend(WITHOUT_LP[:threads])
     parameters.relative_gap_limit = 0.0
     parameters.absolute_gap_limit = 0.0
     left = seconds_left(budget)
