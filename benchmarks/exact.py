@@ -26,7 +26,7 @@ def random_problem(samples: int, shards: int, rows: int, slots: int, layers: int
 
 
 SHAPES = {"bars-14": (14, 2, 2, 2, 4, 4), "bars-20": (20, 2, 2, 2, 4, 2)}
-TABLE = {"N=10": (10, 2, 2, 2, 4, 4), "N=12": (12, 2, 2, 2, 4, 4), "N=12, one shard": (12, 1, 3, 2, 2, 2)}
+TABLE = {"N=10": (10, 2, 2, 2, 4, 4), "N=11, one shard": (11, 1, 3, 2, 2, 2)}
 
 
 def bars(seconds: float, threads: int) -> None:
