@@ -1,6 +1,7 @@
 """Units into as few cells as possible, and into exactly as many as a layout has."""
 
 import heapq
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,8 @@ from routepack.heuristics.packing_search import repair
 from routepack.window import IntArray
 
 SEARCH_TRIALS = 20_000_000
+LADDER_TRIALS = 1_000_000
+LADDER = [(per_mille, nodes) for nodes in (3000, 300) for per_mille in (1, 3, 6, 12, 24, 50)]  # allowance and nodes of fills
 
 
 def pack(lengths: IntArray, capacity: int, target: int | None = None, trials: int = SEARCH_TRIALS) -> IntArray:
@@ -26,7 +29,8 @@ def pack(lengths: IntArray, capacity: int, target: int | None = None, trials: in
     target
         Stop as soon as no more cells than this are used; the total over the cap, rounded up, if not given.
     trials
-        Shifts and swaps that the search may look at; a few nanoseconds each.
+        Shifts and swaps that the search may look at, a few nanoseconds each; from a million on, a dozen fills with other allowances
+        come before it.
 
     Returns
     -------
@@ -38,7 +42,10 @@ def pack(lengths: IntArray, capacity: int, target: int | None = None, trials: in
     if _count(best) > enough and len(lengths) <= MAX_UNITS:
         return fewest_cells(lengths, capacity)
     spare = (enough * capacity - int(lengths.sum())) // enough
-    for method in (first_fit_decreasing, subset_sum_fill, partial(subset_sum_fill, allowance=spare)):
+    methods: list[Callable[[IntArray, int], IntArray]] = [first_fit_decreasing, subset_sum_fill, partial(subset_sum_fill, allowance=spare)]
+    if trials >= LADDER_TRIALS:
+        methods += [partial(subset_sum_fill, allowance=capacity * per_mille // 1000, nodes=nodes) for per_mille, nodes in LADDER]
+    for method in methods:
         if _count(best) <= enough:
             return best
         best = min(best, method(lengths, capacity), key=_count)

@@ -38,11 +38,11 @@ def best_fit_decreasing(lengths: IntArray, capacity: int) -> IntArray:
     return _scattered(order, _best_fit(lengths[order], capacity))
 
 
-def subset_sum_fill(lengths: IntArray, capacity: int, allowance: int = 0) -> IntArray:
+def subset_sum_fill(lengths: IntArray, capacity: int, allowance: int = 0, nodes: int = FILL_NODES) -> IntArray:
     """
     Close one cell after the other: the longest unit left, and with it the set of units that leaves least room.
 
-    The set is searched depth first, longest units first, until it leaves at most ``allowance`` or 3000 nodes are spent.
+    The set is searched depth first, longest units first, until it leaves at most ``allowance`` or the nodes are spent.
 
     Parameters
     ----------
@@ -50,6 +50,8 @@ def subset_sum_fill(lengths: IntArray, capacity: int, allowance: int = 0) -> Int
         As in `first_fit_decreasing`.
     allowance
         Room in tokens that a closed cell may keep without further search.
+    nodes
+        Nodes of the search for one cell.
 
     References
     ----------
@@ -59,7 +61,7 @@ def subset_sum_fill(lengths: IntArray, capacity: int, allowance: int = 0) -> Int
        821-839. https://doi.org/10.1016/S0305-0548(00)00082-4
     """
     order = np.argsort(-lengths, kind="stable")
-    return _scattered(order, _fill(lengths[order], capacity, allowance, FILL_NODES))
+    return _scattered(order, _fill(lengths[order], capacity, allowance, nodes))
 
 
 def _scattered(order: IntArray, cells: IntArray) -> IntArray:
