@@ -17,6 +17,8 @@ COMMANDS = {
     "place": ("routepack.cli.place", "Place experts on EP ranks, by heuristic or exactly."),
     "bound": ("routepack.cli.bound", "Show every lower bound on the score."),
     "rows": ("routepack.cli.rows", "Find the fewest rows and prove that fewer are impossible."),
+    "calibrate": ("routepack.cli.calibrate", "Fit attention and expert cost to measured microbatch times."),
+    "simulate": ("routepack.cli.simulate", "Replay the step under a plan: its time, who waits, a trace."),
     "verify-certificate": ("routepack.cli.verify_certificate", "Recompute what row certificates prove."),
 }
 BAD_INPUT, INFEASIBLE, REFUSED, INTERRUPTED = 2, 3, 4, 130
