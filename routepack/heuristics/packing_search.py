@@ -62,8 +62,9 @@ def _tabu(lengths: IntArray, sizes: IntArray, cell: IntArray, cells: int, rows: 
         full = np.argmax(load)
         slot = full // rows
         empty = -1  # the emptiest other cell of the slot
-        for c in range(slot * rows, min(cells, slot * rows + rows)):
-            if c != full and (empty < 0 or load[c] < load[empty]):
+        for r in range(rows):
+            c = slot * rows + r
+            if c < cells and c != full and (empty < 0 or load[c] < load[empty]):
                 empty = c
         best, ties, unit, other, target = np.int64(1) << 60, 0, -1, -1, -1
         for i in range(len(cell)):
