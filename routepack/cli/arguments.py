@@ -20,6 +20,7 @@ OPTIONS = (
     click.option("--equal-samples/--no-equal-samples", default=None, help="Give every slot the same number of samples."),
     click.option("--keep-together", type=click.Choice(["prompts"]), help="Keep the samples of one prompt in one cell."),
     click.option("--sync", type=click.Choice(["shard", "row"]), help="Shards meet once per step, or in every row (ZeRO-3)."),
+    click.option("--cost", type=click.Path(path_type=Path), help="Cost model that replaces the window's (JSON, of calibrate)."),
 )
 
 
@@ -28,9 +29,19 @@ def takes_window(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(
-        window: str, oversize: Oversize | None, equal_samples: bool | None, keep_together: str | None, sync: Sync | None, **rest: Any
+        window: str,
+        oversize: Oversize | None,
+        equal_samples: bool | None,
+        keep_together: str | None,
+        sync: Sync | None,
+        cost: Path | None,
+        **rest: Any,
     ) -> Any:
         instance = read_window(window)
+        if cost is not None:
+            from routepack.instances.timings import read_cost
+
+            instance = dataclasses.replace(instance, cost=read_cost(cost))
         changes: dict[str, Any] = {"oversize": oversize, "equal_samples": equal_samples, "sync": sync}
         changes["keep_together"] = prompt_groups(instance) if keep_together else None
         changes = {key: value for key, value in changes.items() if value is not None}

@@ -95,7 +95,7 @@ def instance_from_dict(document: Any) -> Instance:
         name=fields.text("name") if "name" in given else "",
         length_multiple=fields.whole("length_multiple", 1) if "length_multiple" in given else 1,
         row_multiple=fields.whole("row_multiple", 1) if "row_multiple" in given else 1,
-        cost=_cost(given["cost"]) if "cost" in given else CostModel(),
+        cost=cost_from_dict(given["cost"]) if "cost" in given else CostModel(),
         options=_options(given["options"]) if "options" in given else Options(),
         current_placement=_array(fields, "current_placement", 2) if "current_placement" in given else None,
     )
@@ -137,7 +137,15 @@ def _topology(values: Any) -> Topology:
     return Topology.of(**sizes)
 
 
-def _cost(values: Any) -> CostModel:
+def cost_from_dict(values: Any) -> CostModel:
+    """
+    Build a cost model from its JSON form.
+
+    Raises
+    ------
+    InvalidInstance
+        An unknown or missing key, or a value of the wrong type or range.
+    """
     fields = Fields(values, "cost", COST_KEYS, ("kind",), InvalidInstance)
     fields.choice("kind", ("window", "absolute"))
     if "expert_cost" in fields.values and values["expert_cost"] is None:
@@ -160,15 +168,20 @@ def _options(values: Any) -> Options:
     return Options(**fields.values)
 
 
-def scalars_of(instance: Instance) -> dict[str, Any]:
-    """Everything of an instance but its arrays, as plain values."""
-    topology, cost, options = instance.topology, instance.cost, instance.options
+def cost_to_dict(cost: CostModel) -> dict[str, Any]:
+    """Return the JSON form of a cost model."""
     model: dict[str, Any] = {"kind": cost.kind}
     if cost.kind == "window" or cost.share != CostModel().share:
         model["share"] = cost.share
     if cost.expert_cost is not None:
         model["expert_cost"] = cost.expert_cost
     model["stages"] = [{"name": stage.name, "linear": stage.linear, "quadratic": stage.quadratic} for stage in cost.stages]
+    return model
+
+
+def scalars_of(instance: Instance) -> dict[str, Any]:
+    """Everything of an instance but its arrays, as plain values."""
+    topology, options = instance.topology, instance.options
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": 1,
@@ -177,7 +190,7 @@ def scalars_of(instance: Instance) -> dict[str, Any]:
         "token_cap": instance.token_cap,
         "length_multiple": instance.length_multiple,
         "row_multiple": instance.row_multiple,
-        "cost": model,
+        "cost": cost_to_dict(instance.cost),
     }
     if options != Options():
         document["options"] = {
