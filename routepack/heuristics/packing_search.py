@@ -61,11 +61,7 @@ def _tabu(lengths: IntArray, sizes: IntArray, cell: IntArray, cells: int, rows: 
         step += 1
         full = np.argmax(load)
         slot = full // rows
-        empty = -1  # the emptiest other cell of the slot
-        for r in range(rows):
-            c = slot * rows + r
-            if c < cells and c != full and (empty < 0 or load[c] < load[empty]):
-                empty = c
+        empty = _emptiest(load, slot * rows, min(cells, slot * rows + rows), full)
         best, ties, unit, other, target = np.int64(1) << 60, 0, -1, -1, -1
         for i in range(len(cell)):
             if cell[i] != full:
@@ -105,6 +101,16 @@ def _tabu(lengths: IntArray, sizes: IntArray, cell: IntArray, cells: int, rows: 
         over += best
         least = min(least, over)
     return cell
+
+
+@compiled
+def _emptiest(load: IntArray, first: int, end: int, without: int) -> int:
+    """Return the cell with the fewest tokens in a range, but not a certain one; -1 if there is no other."""
+    best = -1
+    for c in range(first, end):
+        if c != without and (best < 0 or load[c] < load[best]):
+            best = c
+    return best
 
 
 @compiled
