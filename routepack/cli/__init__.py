@@ -19,6 +19,7 @@ COMMANDS = {
     "rows": ("routepack.cli.rows", "Find the fewest rows and prove that fewer are impossible."),
     "calibrate": ("routepack.cli.calibrate", "Fit attention and expert cost to measured microbatch times."),
     "simulate": ("routepack.cli.simulate", "Replay the step under a plan: its time, who waits, a trace."),
+    "export": ("routepack.cli.export", "Write a plan in the shape that a trainer or a serving engine takes."),
     "verify-certificate": ("routepack.cli.verify_certificate", "Recompute what row certificates prove."),
 }
 BAD_INPUT, INFEASIBLE, REFUSED, INTERRUPTED = 2, 3, 4, 130

@@ -37,21 +37,31 @@ def takes_window(function: Callable[..., Any]) -> Callable[..., Any]:
         cost: Path | None,
         **rest: Any,
     ) -> Any:
-        instance = read_window(window)
-        if cost is not None:
-            from routepack.instances.timings import read_cost
-
-            instance = dataclasses.replace(instance, cost=read_cost(cost))
-        changes: dict[str, Any] = {"oversize": oversize, "equal_samples": equal_samples, "sync": sync}
-        changes["keep_together"] = prompt_groups(instance) if keep_together else None
-        changes = {key: value for key, value in changes.items() if value is not None}
-        if changes:
-            instance = dataclasses.replace(instance, options=dataclasses.replace(instance.options, **changes))
+        instance = with_options(read_window(window), oversize, equal_samples, keep_together, sync, cost)
         return function(instance=instance, **rest)
 
     for option in reversed(OPTIONS):
         command = option(command)
     return command
+
+
+def with_options(
+    instance: Instance,
+    oversize: Oversize | None,
+    equal_samples: bool | None,
+    keep_together: str | None,
+    sync: Sync | None,
+    cost: Path | None,
+) -> Instance:
+    """Return a window under the options that were given; the others stay as the window has them."""
+    if cost is not None:
+        from routepack.instances.timings import read_cost
+
+        instance = dataclasses.replace(instance, cost=read_cost(cost))
+    changes: dict[str, Any] = {"oversize": oversize, "equal_samples": equal_samples, "sync": sync}
+    changes["keep_together"] = prompt_groups(instance) if keep_together else None
+    changes = {key: value for key, value in changes.items() if value is not None}
+    return dataclasses.replace(instance, options=dataclasses.replace(instance.options, **changes)) if changes else instance
 
 
 def read_window(window: str) -> Instance:
