@@ -151,11 +151,11 @@ class ScoreBound:
     value
         No plan is below it.
     kind
-        ``aggregation`` holds for the placement of the plan, ``aggregation-any-placement`` for every placement.
+        ``aggregation`` and ``half-cap`` hold for the placement of the plan, those with ``-any-placement`` for every placement.
     """
 
     value: int
-    kind: Literal["aggregation", "aggregation-any-placement"]
+    kind: Literal["aggregation", "aggregation-any-placement", "half-cap", "half-cap-any-placement"]
 
     def gap(self, makespan: int) -> float | None:
         """Relative distance of a score above the bound; ``None`` where the bound is 0 and the score is not."""

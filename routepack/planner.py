@@ -1,80 +1,34 @@
 """The whole road: place experts, decide and prove rows, lay samples out, re-place, verify."""
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from routepack.budget import Budget
 from routepack.cost_model import CostModel
 from routepack.errors import InvalidInstance
-from routepack.fewest_rows import Rows, decide_rows
-from routepack.heuristics import placement as placements
-from routepack.heuristics.annealing import anneal, anneal_single, multi_start
-from routepack.heuristics.baselines import first_fit_rows, karmarkar_karp, row_by_row
-from routepack.heuristics.migration import place_from, relabel
-from routepack.heuristics.problem import Problem, make_problem
-from routepack.heuristics.rows_placement import Replacer
-from routepack.heuristics.search import Found, Search, SearchParams
-from routepack.heuristics.seeds import fresh_layout, seed_layouts
+from routepack.fewest_rows import Rows, decide_rows, with_count
 from routepack.instance import Instance, Options, Oversize, Sync
-from routepack.plan import Layout, Placement, Plan
-from routepack.result import Method, Result
-from routepack.topology import Topology
-from routepack.verify import recompute_bound, verify_plan, verify_rows
-from routepack.window import IntArray, Window
+from routepack.islands import run_islands
+from routepack.layout_problem import cells_of_layout
+from routepack.methods import METHODS, SEARCHES, START_SHARE, How, run
+from routepack.plan import Plan
+from routepack.result import Result
+from routepack.rows_tradeoff import trade_off
+from routepack.topology import Topology, positive
+from routepack.verify import recompute_bound, verify_plan
+from routepack.window import Window
 
-METHODS = {
-    "anneal": "population annealing from LPT + swaps, experts re-placed for the rows (default)",
-    "annealing-single": "simulated annealing of one chain, otherwise the same",
-    "multi-start": "descents from one random start after another, otherwise the same",
-    "lpt-ffd": "LPT placement and first-fit decreasing: the paper's reorder arm",
-    "identity-ffd": "identity placement and first-fit decreasing by length: the paper's baseline",
-    "kk": "identity placement and Karmarkar-Karp on a length cost, as verl, slime and prime-rl balance",
-}
-SEARCHES = ("anneal", "annealing-single", "multi-start")
+__all__ = ["METHODS", "plan_window", "solve"]
+
 DEFAULT_SECONDS = 1.0
-PATIENCE = 40_000
-MOST_CHAINS = 64
-
-
-def layout_of(problem: Problem, cells: IntArray, unit_of_sample: IntArray) -> Layout:
-    """Layout of units at these places, shape (units,)."""
-    slots: list[list[list[int]]] = [[[] for _ in range(problem.rows)] for _ in range(problem.shards * problem.slots)]
-    for i, unit in enumerate(unit_of_sample.tolist()):
-        row_shard, d = divmod(int(cells[unit]), problem.slots)
-        shard, row = divmod(row_shard, problem.rows)
-        slots[shard * problem.slots + d][row].append(i)
-    return Layout.from_lists(slots)
-
-
-def _search(
-    instance: Instance, method: str, rows: Rows, ranks: IntArray, budget: Budget, seed: int, threads: int, compiled: bool, replace: bool
-) -> Found:
-    """Search for a layout, and for the placement that suits its rows if experts may be re-placed."""
-    problem = make_problem(instance, ranks, rows.count)
-    rng = np.random.Generator(np.random.Philox(key=[seed, 1]))
-    params = SearchParams()
-    chains = params.replicas if budget.seconds is None else threads  # under an attempt cap the plan must not depend on the threads
-    layouts = seed_layouts(problem, rows.packed, 1 if method == "annealing-single" else min(chains, MOST_CHAINS), rng)
-    search = Search(
-        problem,
-        ranks,
-        layouts,
-        seed,
-        budget,
-        params=params,
-        threads=threads,
-        fresh=lambda rng: fresh_layout(problem, rows.packed, rng),
-        compiled=compiled,
-        replacer=Replacer(instance, problem.rows * problem.shards) if replace else None,
-    )
-    if method == "multi-start":
-        return multi_start(search, PATIENCE)
-    return (anneal if method == "anneal" else anneal_single)(search)
+RowChoice = Literal["min", "auto"]
 
 
 def solve(
@@ -88,6 +42,13 @@ def solve(
     replace: bool = True,
     max_moves: int | None = None,
     tolerance: float | None = None,
+    solver: str = "highs",
+    log: Path | None = None,
+    rows: int | RowChoice = "min",
+    row_overhead: int = 0,
+    islands: int = 1,
+    island_backend: str = "loky",
+    start: Plan | None = None,
 ) -> Result:
     """
     Plan an instance and verify the plan.
@@ -112,6 +73,14 @@ def solve(
     max_moves, tolerance
         Limits of moving from ``current_placement``: experts a layer, and excess over the layer's bound that is left as it is. Either turns
         re-placement off.
+    solver, log
+        For exact methods: the solver of ``milp``, and a file for the engine's log.
+    rows, row_overhead
+        ``"min"`` for the fewest rows, a number, or ``"auto"``: as many as pay when each costs ``row_overhead`` ticks beside its tokens.
+    islands, island_backend
+        Independent searches that exchange the best, and the joblib backend that runs them; see `routepack.islands`.
+    start
+        A plan to begin with; its number of rows is kept.
 
     Raises
     ------
@@ -119,65 +88,68 @@ def solve(
         No plan exists, or none was found; with reason and remedy.
     InvalidInstance
         An argument is wrong.
+    InvalidPlan
+        The start is no plan of this instance.
     """
+    budget = budget or Budget(seconds=DEFAULT_SECONDS)
+    _check(method, backend, seed, rows, row_overhead, islands, start, budget)
+    began = time.monotonic()
+    fewest = decide_rows(instance, budget.interrupted)
+    threads = threads or os.cpu_count() or 1
+    jobs = min(islands, threads)
+    how = How(method, seed, threads // jobs, backend == "numba", replace, max_moves, tolerance, solver, log)
+
+    def plan(count: int, budget: Budget, start: Plan | None) -> Result:
+        start = start if method in SEARCHES or method in START_SHARE else None
+        chosen = with_count(instance, fewest, count) if start is None else _rows_of(instance, start, fewest)
+        if islands == 1:
+            return run(instance, chosen, how, budget=budget, seed=seed, start=start)
+        search = partial(run, instance, chosen, how)
+        return run_islands(search, islands, budget, seed, start=start, backend=island_backend, jobs=jobs)
+
+    if rows == "auto":
+        counts = range(fewest.count, len(instance.unit_lengths()) // instance.topology.dp + 1, instance.row_multiple)
+        result = trade_off(plan, counts, row_overhead, recompute_bound(instance, None).value, budget)
+    else:
+        count = fewest.count if rows == "min" else rows
+        if start is not None:
+            verify_plan(instance, start)
+            if rows not in ("min", start.layout.num_rows):
+                raise InvalidInstance(f"rows = {rows} but start has {start.layout.num_rows}; give the same number, or min.")
+        result = plan(count, budget, start)
+    return dataclasses.replace(result, method=dataclasses.replace(result.method, seconds=time.monotonic() - began))
+
+
+def _check(
+    method: str,
+    backend: str,
+    seed: int,
+    rows: int | RowChoice,
+    row_overhead: int,
+    islands: int,
+    start: Plan | None,
+    budget: Budget,
+) -> None:
     if method not in METHODS:
         raise InvalidInstance(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}.")
     if backend not in ("numba", "numpy"):
         raise InvalidInstance(f"backend = {backend!r} is unknown; choose numba or numpy.")
     if not 0 <= seed < 1 << 32:
         raise InvalidInstance(f"seed = {seed} is outside [0, 2**32); choose another.")
-    budget = budget or Budget(seconds=DEFAULT_SECONDS)
-    started = time.monotonic()
-    rows = decide_rows(instance, budget.interrupted)
-    threads = threads or os.cpu_count() or 1
-    ranks = _place(instance, method, max_moves, tolerance)
-    attempts = 0
-    if method in SEARCHES:
-        again = replace and max_moves is None and tolerance is None
-        found = _search(instance, method, rows, ranks, budget, seed, threads, backend == "numba", again)
-        ranks, cells, attempts = found.rank_of_expert, found.cells, found.attempts
-    else:
-        rows, cells = _lay_out_by_length(instance, method, rows, ranks)
-    if instance.current_placement is not None and max_moves is None and method not in ("identity-ffd", "kk"):
-        ranks = relabel(ranks, instance.current_placement, instance.topology.ep)
-    problem = make_problem(instance, ranks, rows.count)
-    plan = Plan(Placement(ranks), layout_of(problem, cells, instance.unit_of_sample))
-    cost = verify_plan(instance, plan)
-    return Result(
-        instance.name,
-        instance.sha256(),
-        plan,
-        cost,
-        verify_rows(instance, rows.count, rows.certificate),
-        recompute_bound(instance, None),
-        recompute_bound(instance, plan.placement),
-        Method(method, seed, attempts, time.monotonic() - started),
-        budget.interrupted(),
-    )
+    if rows not in get_args(RowChoice) and (not isinstance(rows, int) or isinstance(rows, bool)):
+        raise InvalidInstance(f"rows = {rows!r} is no number; give one, min or auto.")
+    positive("row_overhead + 1", row_overhead + 1)
+    positive("islands", islands)
+    if (islands > 1 or start is not None) and method not in SEARCHES and method not in START_SHARE:
+        raise InvalidInstance(f"method = {method!r} does not search; islands and start are for methods that do.")
+    if start is not None and rows == "auto":
+        raise InvalidInstance("rows = auto and start are both given; a start keeps its number of rows.")
+    if (islands > 1 or rows == "auto") and budget.seconds is None and budget.attempts is None:
+        raise InvalidInstance("islands and rows = auto divide the budget; give a time limit or an attempt cap.")
 
 
-def _place(instance: Instance, method: str, max_moves: int | None, tolerance: float | None) -> IntArray:
-    window, ranks = instance.window, instance.topology.ep
-    loads = window.demand.sum(axis=0, dtype=np.int64)
-    if method in ("identity-ffd", "kk"):
-        return placements.identity(window.num_layers, window.num_experts, ranks)
-    if method == "lpt-ffd":
-        return placements.lpt(loads, ranks)
-    if instance.current_placement is not None:
-        return place_from(instance.current_placement, loads, ranks, max_moves=max_moves, tolerance=tolerance)
-    if max_moves is not None or tolerance is not None:
-        raise InvalidInstance("max_moves and tolerance need current_placement; give the placement that experts would move from.")
-    return placements.lpt_swap(loads, ranks)
-
-
-def _lay_out_by_length(instance: Instance, method: str, rows: Rows, ranks: IntArray) -> tuple[Rows, IntArray]:
-    problem = make_problem(instance, ranks, rows.count)
-    if method != "kk" or instance.options.equal_samples:
-        return rows, first_fit_rows(problem, rows.packed)
-    slots = instance.topology.dp
-    cells = karmarkar_karp(problem.length[: problem.units], problem.cap, rows.count * slots, instance.row_multiple * slots)
-    rows = Rows((int(cells.max()) + 1) // slots, cells, rows.certificate)
-    return rows, row_by_row(problem._replace(rows=rows.count), cells)
+def _rows_of(instance: Instance, start: Plan, fewest: Rows) -> Rows:
+    return Rows(start.layout.num_rows, cells_of_layout(instance, start.layout), fewest.certificate)
 
 
 def plan_window(
@@ -221,7 +193,8 @@ def plan_window(
     interrupted
         Asked between sweeps; true returns the best plan so far.
     search
-        ``method``, ``seed``, ``threads``, ``backend``, ``replace``, ``max_moves``, ``tolerance`` as for `solve`.
+        ``method``, ``seed``, ``threads``, ``backend``, ``replace``, ``max_moves``, ``tolerance``, ``rows``, ``row_overhead``, ``islands``,
+        ``start`` as for `solve`.
 
     Returns
     -------

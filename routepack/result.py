@@ -6,6 +6,7 @@ from routepack import __version__
 from routepack.certificate import RowProof, ScoreBound
 from routepack.cost import Cost, Score
 from routepack.plan import Plan
+from routepack.verify import SolverClaim, optimal_by_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,26 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsTried:
+    """
+    A number of rows that was tried.
+
+    Parameters
+    ----------
+    count
+        Rows R.
+    makespan
+        First score component that a part of the budget reached, in ticks.
+    cost
+        Makespan and the overhead of the rows together, in ticks.
+    """
+
+    count: int
+    makespan: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """
     A verified plan.
@@ -54,6 +75,10 @@ class Result:
         How it was found.
     interrupted
         The run was stopped from outside; the plan is the best until then.
+    solver
+        What an engine claims about the plan, for exact methods.
+    rows_tried
+        Numbers of rows that were compared, under equal effort; none where the number was given.
     """
 
     instance_name: str
@@ -65,7 +90,9 @@ class Result:
     placement_bound: ScoreBound
     method: Method
     interrupted: bool = False
+    solver: SolverClaim | None = None
     versions: dict[str, str] = field(default_factory=lambda: {"routepack": __version__})
+    rows_tried: tuple[RowsTried, ...] = ()
 
     @property
     def score(self) -> Score:
@@ -79,14 +106,9 @@ class Result:
 
     @property
     def status(self) -> str:
-        """
-        ``optimal`` when no plan with as many rows scores lower, else ``feasible``.
-
-        Follows from the bound alone where there is one shard: makespan and sum are the same number, and equal rows make the peak least.
-        """
-        row_shards = self.cost.row_shards
-        level = row_shards.shape[1] == 1 and bool((row_shards == row_shards.flat[0]).all())
-        return "optimal" if level and self.score.makespan == self.bound.value else "feasible"
+        """``optimal`` when the bound shows, or an engine claims, that no plan with as many rows scores lower; else ``feasible``."""
+        claimed = self.solver is not None and self.solver.status == "optimal"
+        return "optimal" if claimed or optimal_by_bound(self.cost, self.bound) else "feasible"
 
     @property
     def placement(self) -> list[list[int]]:

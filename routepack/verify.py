@@ -1,14 +1,40 @@
 """Every constraint and every claimed number, recomputed from the data alone."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-
-from routepack.certificate import RowProof, ScoreBound, WeightCertificate, aggregation_bound, check_weights, placement_bounds
-from routepack.cost import Cost, Score, attention_ticks, cost
+from routepack.certificate import RowProof, ScoreBound, WeightCertificate, check_weights
+from routepack.cost import Cost, Score, cost
 from routepack.errors import InvalidCertificate, InvalidPlan
 from routepack.instance import Instance, placement_fault
 from routepack.plan import Placement, Plan
+from routepack.score_certificate import ScoreData, aggregation_value, cover_value
+
+BoundKind = Literal["aggregation", "half-cap"]
+AnyPlacementKind = Literal["aggregation-any-placement", "half-cap-any-placement"]
+
+
+@dataclass(frozen=True, slots=True)
+class SolverClaim:
+    """
+    What an engine says about a plan; nobody has checked it.
+
+    Parameters
+    ----------
+    by
+        The engine, its version and its own status.
+    status
+        ``optimal`` when it claims that no plan in its scope, with as many rows, scores lower; else ``feasible``.
+    bound
+        Lower bound on the first score component that it claims, in ticks.
+    scope
+        What it speaks of: layouts under ``this placement``, or under ``any placement``.
+    """
+
+    by: str
+    status: Literal["optimal", "feasible"]
+    bound: int | None
+    scope: Literal["this placement", "any placement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +56,10 @@ class Claims:
         The three components, in ticks.
     bound
         Lower bound on the first component.
+    status
+        ``optimal``, by the bound or by an engine's claim, or ``feasible``.
+    solver
+        The engine's claim, if there is one; it is believed no more than it is checked.
     """
 
     sha256: str
@@ -39,6 +69,8 @@ class Claims:
     certificate: WeightCertificate
     score: Score
     bound: ScoreBound
+    status: str = "feasible"
+    solver: SolverClaim | None = None
 
 
 def verify_plan(instance: Instance, plan: Plan) -> Cost:
@@ -128,14 +160,30 @@ def verify_rows(instance: Instance, count: int, certificate: WeightCertificate) 
     return RowProof(count, cells, instance.rows_for(cells), certificate)
 
 
-def recompute_bound(instance: Instance, placement: Placement | None) -> ScoreBound:
-    """Aggregation bound for a placement, or for any placement where none is given."""
-    topology = instance.topology
-    loads = instance.window.demand.sum(axis=0, dtype=np.int64)  # (layer, expert)
-    peaks = placement_bounds(loads, topology.ep) if placement is None else placement.project(loads, topology.ep).max(axis=1)
-    attention = attention_ticks(instance).sum(axis=0)
-    value = aggregation_bound(attention, peaks, topology.slots_per_shard, topology.num_shards, topology.parts_per_slot)
-    return ScoreBound(value, "aggregation-any-placement" if placement is None else "aggregation")
+def recompute_bound(
+    instance: Instance, placement: Placement | None, num_rows: int | None = None, kind: BoundKind | None = None
+) -> ScoreBound:
+    """
+    Recompute a bound on the first score component in closed form.
+
+    Parameters
+    ----------
+    instance
+        What is planned.
+    placement
+        Placement that the bound is for; any placement where none is given.
+    num_rows
+        Rows R that it holds for; only aggregation holds for any number.
+    kind
+        ``aggregation`` or ``half-cap``; the larger of both if not given, aggregation where they are equal.
+    """
+    data = ScoreData.of(instance, placement, num_rows or 1)
+    values: dict[BoundKind, int] = {"aggregation": aggregation_value(data)}
+    if num_rows is not None:
+        values["half-cap"] = cover_value(data)
+    best = max(values, key=lambda k: values[k]) if kind is None else kind
+    any_placement: dict[BoundKind, AnyPlacementKind] = {"aggregation": "aggregation-any-placement", "half-cap": "half-cap-any-placement"}
+    return ScoreBound(values[best], best if placement is not None else any_placement[best])
 
 
 def verify(instance: Instance, plan: Plan, claims: Claims) -> tuple[Cost, RowProof]:
@@ -172,7 +220,23 @@ def verify(instance: Instance, plan: Plan, claims: Claims) -> tuple[Cost, RowPro
         raise InvalidPlan(f"rows.status = {claims.rows_status!r} but the certificate shows {proof.status!r}.")
     if claims.score != recomputed.score:
         raise InvalidPlan(f"score = {list(claims.score)} but recomputation gives {list(recomputed.score)}.")
-    bound = recompute_bound(instance, plan.placement if claims.bound.kind == "aggregation" else None)
+    any_placement = claims.bound.kind.endswith("-any-placement")
+    kind: BoundKind = "half-cap" if claims.bound.kind.startswith("half-cap") else "aggregation"
+    bound = recompute_bound(instance, None if any_placement else plan.placement, plan.layout.num_rows, kind)
     if claims.bound.value > bound.value:
         raise InvalidPlan(f"bound.value = {claims.bound.value} but {bound.kind} gives only {bound.value}.")
+    engine_says_so = claims.solver is not None and claims.solver.status == "optimal"
+    if claims.status == "optimal" and not (engine_says_so or optimal_by_bound(recomputed, bound)):
+        raise InvalidPlan("status = 'optimal' but neither the bound shows it nor does an engine claim it.")
     return recomputed, proof
+
+
+def optimal_by_bound(cost: Cost, bound: ScoreBound) -> bool:
+    """
+    Whether a bound alone shows that no plan with as many rows scores lower, in any component.
+
+    It can where there is one shard: makespan and sum are the same number, and equal rows make the peak least.
+    """
+    row_shards = cost.row_shards
+    level = row_shards.shape[1] == 1 and bool((row_shards == row_shards.flat[0]).all())
+    return level and cost.score.makespan == bound.value

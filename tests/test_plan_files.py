@@ -173,7 +173,7 @@ def test_one_wrong_value_is_refused_with_its_place(tmp_path, where, value, text)
         assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(document)
 
 
-@pytest.mark.parametrize("key", plan_form.PLAN_KEYS)
+@pytest.mark.parametrize("key", plan_form.NEEDED_PLAN_KEYS)
 def test_a_missing_key_is_named(key):
     with pytest.raises(InvalidPlan, match=f"{key} is missing"):
         plan_from_dict({name: value for name, value in EXAMPLE.items() if name != key})
@@ -212,6 +212,7 @@ def test_the_schema_knows_the_keys_of_the_reader_and_no_others():
         (certificate, plan_form.CERTIFICATE_KEYS),
         (parts["bound"], plan_form.BOUND_KEYS),
         (parts["method"], plan_form.METHOD_KEYS),
+        (parts["solver"], plan_form.SOLVER_KEYS),
     ):
         assert set(schema["properties"]) == set(schema["required"]) == set(keys)
         assert schema["additionalProperties"] is False

@@ -28,8 +28,9 @@ from routepack.heuristics.seeds import (
     window_shuffle,
 )
 from routepack.heuristics.state import exact_score, make_state, one_replica, replica, stack
+from routepack.layout_problem import layout_of_cells
 from routepack.plan import Placement, Plan
-from routepack.planner import layout_of, solve
+from routepack.planner import solve
 from routepack.verify import recompute_bound, verify_plan
 
 TOPOLOGIES = [(1, 1, 1), (2, 2, 1), (2, 2, 2), (4, 2, 2), (2, 2, 4), (6, 2, 3), (4, 4, 1)]
@@ -68,7 +69,7 @@ def prepared_search(instance, problem, rows, layouts, attempts, replacer=None):
 
 
 def plan_of(instance, problem, ranks, cells):
-    return Plan(Placement(ranks), layout_of(problem, cells, instance.unit_of_sample))
+    return Plan(Placement(ranks), layout_of_cells(instance, problem.rows, cells))
 
 
 @st.composite

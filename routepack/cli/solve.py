@@ -94,19 +94,19 @@ def _plan(instance: Instance, output: Path | None, silent: bool, time_limit: flo
         with live_progress(silent, instance) as report:
             if options["backend"] == "numba":
                 report(Progress("compile, once after each installation", 0.0))
-                _compile(options["method"])
+                _compile()
             result = solve(instance, budget=Budget(time_limit, attempts, interrupted, report), **options)
         if output is not None:
             write_result(output, result)
     return result
 
 
-def _compile(method: str) -> None:
+def _compile() -> None:
     """Compile the kernels, or load them compiled, by planning a tiny window before the clock starts."""
     from routepack.instances.generators import generate
     from routepack.planner import solve
 
-    solve(generate(**TINY), method=method, budget=Budget(attempts=TINY_ATTEMPTS))
+    solve(generate(**TINY), budget=Budget(attempts=TINY_ATTEMPTS))
 
 
 def _baseline(instance: Instance, seed: int) -> Result | None:

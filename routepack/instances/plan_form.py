@@ -12,7 +12,7 @@ from routepack.errors import InvalidPlan
 from routepack.instances.documents import Fields, brief
 from routepack.plan import Layout, Placement, Plan
 from routepack.result import Result
-from routepack.verify import Claims
+from routepack.verify import Claims, SolverClaim
 from routepack.window import IntArray
 
 FORMAT = "routepack-plan"
@@ -28,7 +28,9 @@ PLAN_KEYS = (
     "status",
     "method",
     "versions",
+    "solver",
 )
+NEEDED_PLAN_KEYS = PLAN_KEYS[:-1]
 SOURCE_KEYS = ("name", "sha256")
 ROW_KEYS = ("count", "cells_lower_bound", "status", "certificate")
 CERTIFICATE_KEYS = ("kind", "weights", "limit")
@@ -36,6 +38,8 @@ BOUND_KEYS = ("value", "kind")
 BOUND_KINDS: tuple[str, ...] = get_args(get_type_hints(ScoreBound)["kind"])
 METHOD_KEYS = ("name", "seed", "attempts", "seconds")
 STATUSES = ("feasible", "optimal")
+SOLVER_KEYS = ("by", "status", "bound", "scope")
+SCOPES = ("this placement", "any placement")
 ROW_STATUS = r"proved|best known, at least [0-9]+"
 SHA256 = r"[0-9a-f]{64}"
 
@@ -56,7 +60,7 @@ def plan_from_dict(document: Any) -> tuple[Plan, Claims]:
     InvalidPlan
         An unknown or missing key, a value of the wrong type, shape or range; the place is named.
     """
-    fields = Fields(document, "", PLAN_KEYS, PLAN_KEYS, InvalidPlan)
+    fields = Fields(document, "", PLAN_KEYS, NEEDED_PLAN_KEYS, InvalidPlan)
     fields.check_format(FORMAT)
     given = fields.values
     plan = Plan(_placement(fields), Layout.from_lists(fields.list("layout", 3)))
@@ -77,8 +81,16 @@ def plan_from_dict(document: Any) -> tuple[Plan, Claims]:
         certificate=_certificate(rows.values["certificate"]),
         score=Score(*score),
         bound=ScoreBound(bound.whole("value"), bound.choice("kind", BOUND_KINDS)),  # type: ignore[arg-type]
+        status=given["status"],
+        solver=_solver(given["solver"]) if "solver" in given else None,
     )
     return plan, claims
+
+
+def _solver(values: Any) -> SolverClaim:
+    fields = Fields(values, "solver", SOLVER_KEYS, SOLVER_KEYS, InvalidPlan)
+    bound = None if fields.values["bound"] is None else fields.whole("bound")
+    return SolverClaim(fields.text("by"), fields.choice("status", STATUSES), bound, fields.choice("scope", SCOPES))  # type: ignore[arg-type]
 
 
 def _placement(fields: Fields) -> Placement:
@@ -122,8 +134,9 @@ def result_to_dict(result: Result) -> dict[str, Any]:
 
     Two runs that agree in instance, seed and attempt cap differ in ``method.seconds`` alone.
     """
-    rows, method = result.rows, result.method
-    return {
+    rows, method, solver = result.rows, result.method, result.solver
+    claim = {} if solver is None else {"solver": {"by": solver.by, "status": solver.status, "bound": solver.bound, "scope": solver.scope}}
+    document = {
         "format": FORMAT,
         "version": 1,
         "instance": {"name": result.instance_name, "sha256": result.sha256},
@@ -146,3 +159,4 @@ def result_to_dict(result: Result) -> dict[str, Any]:
         },
         "versions": dict(sorted(result.versions.items())),
     }
+    return document | claim
