@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from routepack.heuristics.compiled import inlined
+from routepack.compiled import inlined
 
 MOVE, SWAP, GUIDED_MOVE, GUIDED_SWAP, NEAR_SWAP, PAIR_SWAP, CELL_SWAP, ROW_SHARD_SWAP = range(8)
 KINDS = ("move", "swap", "guided move", "guided swap", "near swap", "pair swap", "cell swap", "row-shard swap")

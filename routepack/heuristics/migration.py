@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from routepack.certificate import placement_bounds
+from routepack.compiled import compiled
 from routepack.errors import InvalidInstance
-from routepack.heuristics.compiled import compiled
 from routepack.heuristics.placement import apply_swap, best_swap, checked_loads, lpt_swap, members_of_ranks, rank_loads
 from routepack.instance import placement_fault
 from routepack.window import IntArray

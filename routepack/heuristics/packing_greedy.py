@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from routepack.heuristics.compiled import compiled
+from routepack.compiled import compiled
 from routepack.window import IntArray
 
 FILL_NODES = 3000

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from routepack.certificate import placement_bounds
+from routepack.compiled import compiled
 from routepack.errors import InvalidInstance
-from routepack.heuristics.compiled import compiled
 from routepack.topology import positive
 from routepack.window import IntArray, integer_array
 

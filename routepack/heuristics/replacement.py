@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from routepack.compiled import compiled
 from routepack.errors import InvalidInstance
-from routepack.heuristics.compiled import compiled
 from routepack.heuristics.placement import members_of_ranks
 from routepack.instance import placement_fault
 from routepack.window import IntArray

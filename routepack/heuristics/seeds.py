@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from routepack.heuristics.compiled import compiled
+from routepack.compiled import compiled
 from routepack.heuristics.packing import open_cells
 from routepack.heuristics.problem import Problem
 from routepack.window import IntArray
