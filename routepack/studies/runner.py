@@ -1,0 +1,110 @@
+"""Many runs in parallel, each written down when it ends; a study that was stopped goes on where it stopped."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from routepack.errors import InvalidInstance
+from routepack.studies.records import Record, open_store
+from routepack.studies.runs import Run, check_method
+from routepack.studies.suites import Case, default_methods, find_cases
+from routepack.studies.workers import workers
+
+Report = Callable[[int, int, Record | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """
+    What a study does: every window x method x limit x seed.
+
+    Parameters
+    ----------
+    sources
+        Suites, files, folders or patterns.
+    methods
+        Names of methods; the suite's own where none are given.
+    time_limits, attempts_limits
+        Limits, in seconds and in proposals; each stands alone. One second if neither is given.
+    seeds
+        Seeds 0 to ``seeds - 1``.
+    """
+
+    sources: tuple[str, ...]
+    methods: tuple[str, ...] = ()
+    time_limits: tuple[float, ...] = ()
+    attempts_limits: tuple[int, ...] = ()
+    seeds: int = 1
+
+    def limits(self) -> list[tuple[float | None, int | None]]:
+        """Pairs of a time limit and an attempt cap."""
+        pairs: list[tuple[float | None, int | None]] = [(seconds, None) for seconds in self.time_limits]
+        pairs += [(None, attempts) for attempts in self.attempts_limits]
+        return pairs or [(1.0, None)]
+
+    def runs(self) -> list[Run]:
+        """
+        List the runs, window by window; each window is read once for its fingerprint.
+
+        Raises
+        ------
+        InvalidInstance
+            A method or a source is unknown, or a number is out of range.
+        """
+        for method in self.methods:
+            check_method(method)
+        if self.seeds < 1 or any(not seconds >= 0 for seconds in self.time_limits) or any(n < 0 for n in self.attempts_limits):
+            raise InvalidInstance("study: seeds must be at least 1, limits at least 0.")
+        cases = dict.fromkeys(case for source in self.sources for case in find_cases(source))
+        runs: list[Run] = []
+        for case in cases:
+            name, sha256 = _identity(case)
+            wanted = itertools.product(self.methods or default_methods(case), self.limits(), range(self.seeds))
+            runs += [Run(case, name, sha256, method, seconds, attempts, seed) for method, (seconds, attempts), seed in wanted]
+        return list({run.key: run for run in runs}.values())
+
+
+def _identity(case: Case) -> tuple[str, str]:
+    """Name and fingerprint of a window; the file's name alone where it cannot be read, which its runs will put down."""
+    try:
+        instance = case.load().instance
+    except Exception:
+        return Path(case.name).name, ""
+    return instance.name or Path(case.name).stem, instance.sha256()
+
+
+def run_study(
+    design: Design, folder: Path, *, jobs: int = 1, backend: str = "loky", report: Report = lambda done, total, record: None
+) -> None:
+    """
+    Do the runs of a design that the folder has no record of.
+
+    Parameters
+    ----------
+    design
+        What is done.
+    folder
+        Where the records are; created if need be.
+    jobs
+        Runs at the same time.
+    backend
+        ``loky`` for processes of this machine, ``ray`` or ``dask`` for the workers of a cluster.
+    report
+        Called with the runs that are done, their number in all, and the last record; first with ``None``.
+
+    Raises
+    ------
+    InvalidInstance
+        The design is wrong, or the backend is unknown or not installed.
+    """
+    runs = design.runs()
+    with open_store(folder) as store, workers(backend, jobs) as work:
+        known = store.done()
+        pending = [run for run in runs if run.key not in known]
+        done = len(runs) - len(pending)
+        report(done, len(runs), None)
+        for record in work(pending):
+            store.append(record)
+            done += 1
+            report(done, len(runs), record)
