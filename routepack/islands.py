@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -119,13 +119,13 @@ def _pool(backend: str, jobs: int) -> Iterator[Callable[[list[tuple[Any, ...]]],
         from joblib import Parallel, delayed, parallel_config
     except ImportError:
         raise InvalidInstance("islands need joblib, which is not installed; pip install 'routepack[islands]'.") from None
-    try:
-        if backend == "ray":
-            import_module("ray.util.joblib").register_ray()
-        config = parallel_config(backend=backend, n_jobs=jobs)
-        pool = Parallel()
-    except (ImportError, ValueError) as fault:
-        reason = " ".join(str(fault).split())
-        raise InvalidInstance(f"island_backend = {backend!r} cannot be used: {reason}; choose loky or install it.") from None
-    with config, pool:
+    with ExitStack() as stack:
+        try:
+            if backend == "ray":
+                import_module("ray.util.joblib").register_ray()
+            stack.enter_context(parallel_config(backend=backend, n_jobs=jobs))
+            pool = stack.enter_context(Parallel())
+        except (ImportError, ValueError) as fault:
+            reason = " ".join(str(fault).split()).rstrip(".")
+            raise InvalidInstance(f"island_backend = {backend!r} cannot be used: {reason}; choose loky or set it up.") from None
         yield lambda tasks: list(pool(delayed(_island)(*task) for task in tasks))

@@ -1,13 +1,15 @@
 """The numbers that commands print, as plain values."""
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
-from routepack.certificate import ScoreBound
 from routepack.instance import Instance
 from routepack.result import Result
+from routepack.score_proof import ScoreProof
+from routepack.verify import SolverClaim
 
 
 def unknown_token_slots(instance: Instance) -> int | None:
@@ -51,8 +53,30 @@ def cost_facts(result: Result) -> dict[str, Any]:
     }
 
 
-def _bound(bound: ScoreBound) -> dict[str, Any]:
-    return {"value": bound.value, "kind": bound.kind}
+def bound_facts(bound: ScoreProof) -> dict[str, Any]:
+    """What a bound says; its certificate is in the plan file."""
+    return {"value": bound.value, "kind": bound.kind, "placement": "any" if bound.any_placement else "this"}
+
+
+def claim_facts(claim: SolverClaim | None) -> dict[str, Any] | None:
+    """What an engine claims, if one was asked."""
+    return None if claim is None else dataclasses.asdict(claim)
+
+
+def status_line(status: str, proved: bool, claim: dict[str, Any] | None) -> str:
+    """Status in words: proved is what the bound shows, claimed is what an engine says."""
+    if proved:
+        return "optimal: proved by its bound"
+    if claim is None:
+        return status
+    engine, _, ended = claim["by"].partition(": ")
+    if status == "optimal":
+        what = "plans" if claim["scope"] == "any placement" else "layouts under this placement"
+        return f"optimal, claimed by {engine} for {what}"
+    if claim["bound"] is None:
+        return f"{status}; {engine} claims nothing: {ended}"
+    what = "plan" if claim["scope"] == "any placement" else "layout under this placement"
+    return f"{status}; {engine} claims no {what} below {claim['bound']:,}"
 
 
 def layer_facts(instance: Instance, result: Result) -> dict[str, int]:
@@ -68,15 +92,27 @@ def solve_facts(instance: Instance, result: Result, baseline: Result | None) -> 
     """Everything that `solve` says about a plan."""
     rows, method = result.rows, result.method
     makespan = result.score.makespan
-    facts = {"status": result.status, "interrupted": result.interrupted, "instance": window_facts(instance) | {"sha256": result.sha256}}
+    facts = {
+        "status": result.status,
+        "proved": result.proved,
+        "solver": claim_facts(result.solver),
+        "interrupted": result.interrupted,
+        "instance": window_facts(instance) | {"sha256": result.sha256},
+    }
     facts |= cost_facts(result)
     facts |= {
-        "rows": {"count": rows.count, "status": rows.status, "cells_lower_bound": rows.cells_lower_bound, "needed": rows.needed},
+        "rows": {
+            "count": rows.count,
+            "status": rows.status,
+            "cells_lower_bound": rows.cells_lower_bound,
+            "needed": rows.needed,
+            "tried": [{"count": row.count, "makespan": row.makespan, "cost": row.cost} for row in result.rows_tried],
+        },
         "method": {"name": method.name, "seed": method.seed, "attempts": method.attempts},
         "seconds": round(method.seconds, 3),
-        "bound": _bound(result.bound),
+        "bound": bound_facts(result.bound),
         "gap": result.gap,
-        "placement_bound": _bound(result.placement_bound),
+        "placement_bound": bound_facts(result.placement_bound),
         "placement_gap": result.placement_bound.gap(makespan),
         "baseline": None if baseline is None else {"method": baseline.method.name, "rows": baseline.rows.count} | cost_facts(baseline),
         "gain": None if baseline is None else gain(makespan, baseline.score.makespan),

@@ -8,7 +8,7 @@ import click
 from routepack.budget import Budget, Progress
 from routepack.cli import INTERRUPTED
 from routepack.cli.arguments import check_output, takes_window
-from routepack.cli.facts import solve_facts
+from routepack.cli.facts import solve_facts, status_line
 from routepack.cli.interrupt import interruptible
 from routepack.cli.output import live_progress, number, percent, plural, print_json, print_table
 from routepack.errors import Infeasible
@@ -41,6 +41,20 @@ class MethodName(click.ParamType[str]):
         return str(value)
 
 
+class RowCount(click.ParamType[int | str]):
+    """A number of rows, ``min`` or ``auto``."""
+
+    name = "min|auto|N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Refuse what is neither."""
+        if value in ("min", "auto") or isinstance(value, int):
+            return value  # type: ignore[no-any-return]
+        if not value.isdecimal():
+            self.fail(f"{value!r} is no number of rows; give min, auto or a number.", param, ctx)
+        return int(value)
+
+
 @click.command()
 @takes_window
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the plan goes (JSON).")
@@ -53,6 +67,12 @@ class MethodName(click.ParamType[str]):
     "--backend", type=click.Choice(["numba", "numpy"]), default="numba", show_default=True, help="Compiled, or without a compiler."
 )
 @click.option("--replace/--no-replace", default=True, show_default=True, help="Place experts again for the rows just laid out.")
+@click.option("--rows", type=RowCount(), default="min", show_default=True, help="Fewest rows, as many as pay, or so many.")
+@click.option("--row-overhead", type=click.IntRange(min=0), default=0, show_default=True, help="Ticks that a row costs beside its tokens.")
+@click.option("--islands", type=click.IntRange(min=1), default=1, show_default=True, help="Searches that exchange the best now and then.")
+@click.option("--island-backend", default="loky", show_default=True, help="Where islands run: loky, threading, dask, ray.")
+@click.option("--solver", default="highs", show_default=True, help="Of --method milp: highs, or any that Pyomo knows.")
+@click.option("--log", type=click.Path(path_type=Path), help="Where the engine of an exact method writes its log.")
 @click.option("--baseline/--no-baseline", default=True, show_default=True, help=f"Compare with {BASELINE}, outside the time limit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 @click.option("--quiet", is_flag=True, help="Print nothing when all goes well.")
@@ -142,16 +162,26 @@ def _print(facts: dict[str, Any]) -> None:
         pairs = zip(_costs(facts), _costs(baseline), strict=True)
         costs = [(name, number(mine), number(other), _change(mine, other)) for (name, mine), (_, other) in pairs]
         print_table(("ticks", "plan", BASELINE, "change"), [*costs, ("rows", str(rows["count"]), str(baseline["rows"]), "")])
+    if rows["tried"]:
+        _print_tried(rows["tried"])
+    click.echo(status_line(facts["status"], facts["proved"], facts["solver"]))
     click.echo(f"rows {rows['count']}: {rows['status']}; at least {plural(rows['cells_lower_bound'], 'cell')} needed, certificate checked")
     bound, own = facts["bound"]["value"], facts["placement_bound"]["value"]
     click.echo(f"gap {percent(facts['gap'])}: no placement and layout scores below {bound:,}")
-    click.echo(f"gap {percent(facts['placement_gap'])}: no layout scores below {own:,} under this placement")
+    if own > bound:
+        click.echo(f"gap {percent(facts['placement_gap'])}: no layout scores below {own:,} under this placement")
     if facts["gain"] is not None:
         click.echo(f"{BASELINE} takes {facts['gain']:.2f} times as long, by the slowest shard")
     _print_notes(facts)
     method = facts["method"]
     written = f"; wrote {facts['output']}" if facts["output"] else ""
     click.echo(f"{method['name']}, seed {method['seed']}, {plural(method['attempts'], 'attempt')}, {facts['seconds']:.2f} s{written}")
+
+
+def _print_tried(tried: list[dict[str, int]]) -> None:
+    cheapest = min(row["cost"] for row in tried)
+    rows = [(str(row["count"]), *(number(row[key]) for key in ("makespan", "cost")), _change(row["cost"], cheapest)) for row in tried]
+    print_table(("rows, equal effort", "slowest shard", "with overhead", "extra"), rows)
 
 
 def _change(mine: int, other: int) -> str:
