@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -139,29 +138,6 @@ class RowProof:
     def status(self) -> str:
         """``proved`` when no plan has fewer rows, else ``best known, at least n``."""
         return "proved" if self.count == self.needed else f"best known, at least {self.needed}"
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreBound:
-    """
-    A lower bound on the first component of the score, in ticks.
-
-    Parameters
-    ----------
-    value
-        No plan is below it.
-    kind
-        ``aggregation`` and ``half-cap`` hold for the placement of the plan, those with ``-any-placement`` for every placement.
-    """
-
-    value: int
-    kind: Literal["aggregation", "aggregation-any-placement", "half-cap", "half-cap-any-placement"]
-
-    def gap(self, makespan: int) -> float | None:
-        """Relative distance of a score above the bound; ``None`` where the bound is 0 and the score is not."""
-        if not self.value:
-            return None if makespan else 0.0
-        return (makespan - self.value) / self.value
 
 
 def placement_bounds(loads: IntArray, num_ranks: int) -> IntArray:

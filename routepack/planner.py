@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
 
+from routepack.bounds.score import best_cheap_bound
 from routepack.budget import Budget
 from routepack.cost_model import CostModel
 from routepack.errors import InvalidInstance
@@ -19,6 +20,7 @@ from routepack.islands import run_islands
 from routepack.layout_problem import cells_of_layout
 from routepack.methods import METHODS, SEARCHES, START_SHARE, How, run
 from routepack.plan import Plan
+from routepack.refinement import load_engine
 from routepack.result import Result
 from routepack.rows_tradeoff import trade_off
 from routepack.topology import Topology, positive
@@ -28,6 +30,7 @@ from routepack.window import Window
 __all__ = ["METHODS", "plan_window", "solve"]
 
 DEFAULT_SECONDS = 1.0
+CLOSE = 0.02  # a gap to closed forms that is left as it is
 RowChoice = Literal["min", "auto"]
 
 
@@ -117,7 +120,17 @@ def solve(
             if rows not in ("min", start.layout.num_rows):
                 raise InvalidInstance(f"rows = {rows} but start has {start.layout.num_rows}; give the same number, or min.")
         result = plan(count, budget, start)
+    if not result.interrupted:
+        result = _with_proofs(instance, result)
     return dataclasses.replace(result, method=dataclasses.replace(result.method, seconds=time.monotonic() - began))
+
+
+def _with_proofs(instance: Instance, result: Result) -> Result:
+    """Hold the score against stronger bounds where closed forms leave a gap."""
+    if (result.gap or 0.0) <= CLOSE:
+        return result
+    bound = best_cheap_bound(instance, result.bound, result.rows.count)
+    return dataclasses.replace(result, bound=bound, placement_bound=max(result.placement_bound, bound, key=lambda proof: proof.value))
 
 
 def _check(
@@ -193,8 +206,8 @@ def plan_window(
     interrupted
         Asked between sweeps; true returns the best plan so far.
     search
-        ``method``, ``seed``, ``threads``, ``backend``, ``replace``, ``max_moves``, ``tolerance``, ``rows``, ``row_overhead``, ``islands``,
-        ``start`` as for `solve`.
+        ``method``, ``seed``, ``threads``, ``backend``, ``replace``, ``max_moves``, ``tolerance``, ``solver``, ``log``, ``rows``,
+        ``row_overhead``, ``islands``, ``start`` as for `solve`.
 
     Returns
     -------
@@ -220,5 +233,6 @@ def plan_window(
     )
     if time_limit is None and attempts is None:
         time_limit = DEFAULT_SECONDS
+    load_engine(search.get("method", ""))
     budget = Budget(time_limit, attempts, interrupted or (lambda: False))
     return solve(instance, budget=budget, **search)

@@ -1,6 +1,7 @@
 """Exact methods on top of a plan that is already there: proofs for small windows, neighbourhoods for large ones."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from routepack.budget import Budget
@@ -27,6 +28,13 @@ class Refined:
     rank_of_expert: IntArray
     cells: IntArray
     claim: SolverClaim | None = None
+
+
+def load_engine(method: str) -> None:
+    """Import what a method solves with: it takes seconds, which a time limit should not pay for."""
+    modules = {"milp": ("pyomo.environ", "highspy")}.get(method, ("ortools.sat.python.cp_model",))
+    for module in modules if method in (*EXACT, *NEIGHBOURHOODS) else ():
+        import_module(module)
 
 
 def refine(

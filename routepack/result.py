@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 
 from routepack import __version__
-from routepack.certificate import RowProof, ScoreBound
+from routepack.certificate import RowProof
 from routepack.cost import Cost, Score
 from routepack.plan import Plan
+from routepack.score_proof import ScoreProof
 from routepack.verify import SolverClaim, optimal_by_bound
 
 
@@ -68,9 +69,9 @@ class Result:
     rows
         Number of rows and the proof that fewer are impossible.
     bound
-        Lower bound on the first score component over all placements.
+        Lower bound on the first score component over all placements, with its proof.
     placement_bound
-        The same for the placement of this plan.
+        The same for the placement of this plan; a bound for any placement where that is the larger.
     method
         How it was found.
     interrupted
@@ -86,8 +87,8 @@ class Result:
     plan: Plan
     cost: Cost
     rows: RowProof
-    bound: ScoreBound
-    placement_bound: ScoreBound
+    bound: ScoreProof
+    placement_bound: ScoreProof
     method: Method
     interrupted: bool = False
     solver: SolverClaim | None = None
@@ -105,10 +106,15 @@ class Result:
         return self.bound.gap(self.score.makespan)
 
     @property
+    def proved(self) -> bool:
+        """Whether the bound alone shows that no plan with as many rows scores lower."""
+        return optimal_by_bound(self.cost, self.bound)
+
+    @property
     def status(self) -> str:
         """``optimal`` when the bound shows, or an engine claims, that no plan with as many rows scores lower; else ``feasible``."""
         claimed = self.solver is not None and self.solver.status == "optimal"
-        return "optimal" if claimed or optimal_by_bound(self.cost, self.bound) else "feasible"
+        return "optimal" if claimed or self.proved else "feasible"
 
     @property
     def placement(self) -> list[list[int]]:

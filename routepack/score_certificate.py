@@ -1,5 +1,6 @@
 """Lower bounds on the slowest shard and their recomputation in exact integers: nothing that a bound claims is believed."""
 
+import itertools
 from dataclasses import dataclass
 from typing import Self
 
@@ -249,13 +250,13 @@ def surrogate_value(data: ScoreData) -> int:
         for b, w in zip(data.attention.tolist(), data.weights.tolist(), strict=True)
     ]
     weight.sort(reverse=True)
+    below = list(itertools.accumulate(weight, initial=0))  # below[n] = sum of the n heaviest
     count, least = len(weight), data.rows * data.slots
-    best = -(-sum(weight) // data.shards)
+    best = -(-below[-1] // data.shards)
     j = 0
     while j * data.shards < count:
         last = j * data.shards + 1
-        together = weight[last - j - 1 : last]
-        joining = max(0, least - len(together))
-        best = max(best, sum(together) + sum(weight[count - joining :] if joining else []))
+        joining = max(0, least - (j + 1))
+        best = max(best, below[last] - below[last - j - 1] + below[count] - below[count - joining])
         j += 1
     return -(-best // unit)

@@ -1,5 +1,6 @@
 """A lower bound on the slowest shard for a number of rows, of any kind, with what is needed to recompute it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -14,6 +15,11 @@ from routepack.score_certificate import LevelCertificate, ScoreData, aggregation
 
 ProofKind = Literal["aggregation", "half-cap", "surrogate", "capacity", "dantzig-wolfe"]
 PROOF_KINDS: tuple[ProofKind, ...] = get_args(ProofKind)
+CLOSED_FORMS: dict[ProofKind, Callable[[ScoreData], int]] = {
+    "aggregation": aggregation_value,
+    "half-cap": cover_value,
+    "surrogate": surrogate_value,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +43,17 @@ class ScoreProof:
     value: int
     any_placement: bool
     certificate: LevelCertificate | RowShardCertificate | None = None
+
+    @property
+    def scope(self) -> Literal["any placement", "this placement"]:
+        """What it holds for, in words."""
+        return "any placement" if self.any_placement else "this placement"
+
+    def gap(self, makespan: int) -> float | None:
+        """Relative distance of a score above the bound; ``None`` where the bound is 0 and the score is not."""
+        if not self.value:
+            return None if makespan else 0.0
+        return (makespan - self.value) / self.value
 
 
 def layout_problem(instance: Instance, placement: Placement | None, num_rows: int) -> tuple[LayoutProblem, int | None]:
@@ -77,7 +94,7 @@ def recompute_proof(instance: Instance, placement: Placement | None, num_rows: i
     data = ScoreData.of(instance, meant, num_rows)
     if proof.kind == "capacity" and isinstance(certificate, LevelCertificate):
         return certificate.value(data)
-    closed = {"aggregation": aggregation_value, "half-cap": cover_value, "surrogate": surrogate_value}.get(proof.kind)
+    closed = CLOSED_FORMS.get(proof.kind)
     if closed is None or certificate is not None:
         raise InvalidCertificate(f"bound.kind = {proof.kind!r} is unknown or comes with the wrong certificate; recompute it.")
     return closed(data)

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from routepack.certificate import RowProof, ScoreBound, WeightCertificate, check_weights
+from routepack.certificate import RowProof, WeightCertificate, check_weights
 from routepack.cost import Cost, Score, cost
 from routepack.errors import InvalidCertificate, InvalidPlan
 from routepack.instance import Instance, placement_fault
 from routepack.plan import Placement, Plan
-from routepack.score_certificate import ScoreData, aggregation_value, cover_value
-
-BoundKind = Literal["aggregation", "half-cap"]
-AnyPlacementKind = Literal["aggregation-any-placement", "half-cap-any-placement"]
+from routepack.score_certificate import ScoreData
+from routepack.score_proof import CLOSED_FORMS, ProofKind, ScoreProof, recompute_proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,9 @@ class Claims:
     score
         The three components, in ticks.
     bound
-        Lower bound on the first component.
+        Lower bound on the first component, and its proof.
+    placement_bound
+        Another one, meant for the placement of the plan, if there is one.
     status
         ``optimal``, by the bound or by an engine's claim, or ``feasible``.
     solver
@@ -68,7 +68,8 @@ class Claims:
     rows_status: str
     certificate: WeightCertificate
     score: Score
-    bound: ScoreBound
+    bound: ScoreProof
+    placement_bound: ScoreProof | None = None
     status: str = "feasible"
     solver: SolverClaim | None = None
 
@@ -161,8 +162,8 @@ def verify_rows(instance: Instance, count: int, certificate: WeightCertificate) 
 
 
 def recompute_bound(
-    instance: Instance, placement: Placement | None, num_rows: int | None = None, kind: BoundKind | None = None
-) -> ScoreBound:
+    instance: Instance, placement: Placement | None, num_rows: int | None = None, kind: ProofKind | None = None
+) -> ScoreProof:
     """
     Recompute a bound on the first score component in closed form.
 
@@ -175,15 +176,13 @@ def recompute_bound(
     num_rows
         Rows R that it holds for; only aggregation holds for any number.
     kind
-        ``aggregation`` or ``half-cap``; the larger of both if not given, aggregation where they are equal.
+        A key of `CLOSED_FORMS`; the largest of them if not given, the first where they are equal.
     """
     data = ScoreData.of(instance, placement, num_rows or 1)
-    values: dict[BoundKind, int] = {"aggregation": aggregation_value(data)}
-    if num_rows is not None:
-        values["half-cap"] = cover_value(data)
-    best = max(values, key=lambda k: values[k]) if kind is None else kind
-    any_placement: dict[BoundKind, AnyPlacementKind] = {"aggregation": "aggregation-any-placement", "half-cap": "half-cap-any-placement"}
-    return ScoreBound(values[best], best if placement is not None else any_placement[best])
+    kinds = list(CLOSED_FORMS) if kind is None and num_rows is not None else [kind or "aggregation"]
+    values = {k: CLOSED_FORMS[k](data) for k in kinds}
+    best = max(values, key=lambda k: values[k])
+    return ScoreProof(best, values[best], placement is None)
 
 
 def verify(instance: Instance, plan: Plan, claims: Claims) -> tuple[Cost, RowProof]:
@@ -200,7 +199,7 @@ def verify(instance: Instance, plan: Plan, claims: Claims) -> tuple[Cost, RowPro
     InvalidPlan
         Another instance's plan, a broken constraint, or a number that recomputation contradicts.
     InvalidCertificate
-        The row certificate does not hold.
+        The certificate of the rows or of a bound does not hold.
     """
     fingerprint = instance.sha256()
     if claims.sha256 != fingerprint:
@@ -220,18 +219,22 @@ def verify(instance: Instance, plan: Plan, claims: Claims) -> tuple[Cost, RowPro
         raise InvalidPlan(f"rows.status = {claims.rows_status!r} but the certificate shows {proof.status!r}.")
     if claims.score != recomputed.score:
         raise InvalidPlan(f"score = {list(claims.score)} but recomputation gives {list(recomputed.score)}.")
-    any_placement = claims.bound.kind.endswith("-any-placement")
-    kind: BoundKind = "half-cap" if claims.bound.kind.startswith("half-cap") else "aggregation"
-    bound = recompute_bound(instance, None if any_placement else plan.placement, plan.layout.num_rows, kind)
-    if claims.bound.value > bound.value:
-        raise InvalidPlan(f"bound.value = {claims.bound.value} but {bound.kind} gives only {bound.value}.")
+    bounds = {"bound": claims.bound} | ({"placement_bound": claims.placement_bound} if claims.placement_bound else {})
+    for name, bound in bounds.items():
+        _check_bound(name, instance, plan, bound)
     engine_says_so = claims.solver is not None and claims.solver.status == "optimal"
-    if claims.status == "optimal" and not (engine_says_so or optimal_by_bound(recomputed, bound)):
+    if claims.status == "optimal" and not (engine_says_so or optimal_by_bound(recomputed, claims.bound)):
         raise InvalidPlan("status = 'optimal' but neither the bound shows it nor does an engine claim it.")
     return recomputed, proof
 
 
-def optimal_by_bound(cost: Cost, bound: ScoreBound) -> bool:
+def _check_bound(name: str, instance: Instance, plan: Plan, bound: ScoreProof) -> None:
+    value = recompute_proof(instance, plan.placement, plan.layout.num_rows, bound)
+    if bound.value > value:
+        raise InvalidPlan(f"{name}.value = {bound.value} but {bound.kind} for {bound.scope} gives only {value}.")
+
+
+def optimal_by_bound(cost: Cost, bound: ScoreProof) -> bool:
     """
     Whether a bound alone shows that no plan with as many rows scores lower, in any component.
 
@@ -239,4 +242,4 @@ def optimal_by_bound(cost: Cost, bound: ScoreBound) -> bool:
     """
     row_shards = cost.row_shards
     level = row_shards.shape[1] == 1 and bool((row_shards == row_shards.flat[0]).all())
-    return level and cost.score.makespan == bound.value
+    return level and bound.any_placement and cost.score.makespan == bound.value

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from routepack import InvalidCertificate
-from routepack.certificate import RowProof, ScoreBound, WeightCertificate, check_weights, heaviest_fill, placement_bounds
+from routepack.certificate import RowProof, WeightCertificate, check_weights, heaviest_fill, placement_bounds
 from routepack.plan import Layout, Placement, Plan
+from routepack.score_proof import ScoreProof
 from routepack.verify import recompute_bound, verify_plan, verify_rows
 
 TINY = [(1, 2, 1), (2, 2, 1), (2, 2, 2), (1, 2, 3)]
@@ -131,6 +132,6 @@ def test_weights_equal_to_lengths_check_on_every_instance_that_fits(instance):
 
 
 def test_an_unknown_gap_is_none_and_never_zero():
-    assert ScoreBound(0, "aggregation").gap(5) is None
-    assert ScoreBound(0, "aggregation").gap(0) == 0
-    assert ScoreBound(100, "aggregation").gap(101) == pytest.approx(0.01)
+    assert ScoreProof("aggregation", 0, any_placement=True).gap(5) is None
+    assert ScoreProof("aggregation", 0, any_placement=True).gap(0) == 0
+    assert ScoreProof("aggregation", 100, any_placement=True).gap(101) == pytest.approx(0.01)

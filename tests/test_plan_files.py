@@ -18,11 +18,12 @@ from strategies import instances, plans
 from routepack import Infeasible, InvalidPlan, Result
 from routepack.certificate import WeightCertificate
 from routepack.errors import RoutePackError
-from routepack.instances import library, plan_form
+from routepack.instances import bound_form, library, plan_form
 from routepack.instances.documents import dump
 from routepack.instances.files import plan_from_dict, read_plan, result_to_dict, write_result
 from routepack.plan import Layout, Placement, Plan
 from routepack.result import Method
+from routepack.score_proof import PROOF_KINDS
 from routepack.verify import recompute_bound, verify, verify_plan, verify_rows
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -105,9 +106,20 @@ def test_a_long_plan_stays_readable():
     cells = [[[i] for i in range(d, 80, 4)] for d in range(4)]
     placement = np.arange(64)[None, :].repeat(6, axis=0) // 16
     result = result_of(instance, Plan(Placement(placement), Layout.from_lists(cells)))
-    assert len(dump(result_to_dict(result)).splitlines()) == 2 + 11 + 6 + 1 + 4 + 1  # braces, keys, layers, slots, two closing brackets
+    assert len(dump(result_to_dict(result)).splitlines()) == 2 + 12 + 6 + 1 + 4 + 1  # braces, keys, layers, slots, two closing brackets
 
 
+PRICES = {"value": 6, "kind": "dantzig-wolfe", "placement": "any", "certificate": {"prices": [1, 2, 3]}}
+LEVEL = {
+    "levels": [2],
+    "kind_weight": [1, 0],
+    "expert_weight": 0,
+    "mean_weight": [[0], [0]],
+    "token_price": [[0], [0]],
+    "cover_price": [0],
+    "home_price": 0,
+}
+LEVELS = {"value": 0, "kind": "capacity", "placement": "any", "certificate": LEVEL}
 CHANGES = [
     (("note",), "x", "note is unknown"),
     (("instance", "path"), "x", "instance.path is unknown"),
@@ -141,6 +153,15 @@ CHANGES = [
     (("bound", "value"), None, "bound.value"),
     (("bound", "value"), 6.5, "bound.value"),
     (("bound", "kind"), "guess", "bound.kind"),
+    (("bound", "placement"), "best", "bound.placement"),
+    (("bound", "certificate"), {"prices": [1]}, "bound.certificate is given, but aggregation needs none"),
+    (("bound",), {"value": 6, "kind": "capacity"}, "bound.certificate is missing"),
+    (("bound",), PRICES | {"certificate": {"prices": [1.5]}}, "bound.certificate.prices[0]"),
+    (("bound",), PRICES | {"certificate": {"prices": [1], "note": 1}}, "bound.certificate.note is unknown"),
+    (("bound",), PRICES | {"kind": "capacity"}, "bound.certificate.prices is unknown"),
+    (("placement_bound",), LEVELS | {"certificate": LEVEL | {"mean_weight": [[1]]}}, "placement_bound.certificate.mean_weight has 1 items"),
+    (("placement_bound",), LEVELS | {"certificate": LEVEL | {"home_price": -1}}, "placement_bound.certificate.home_price"),
+    (("placement_bound",), LEVELS | {"certificate": LEVEL | {"levels": 3}}, "placement_bound.certificate.levels"),
     (("status",), "proved", "status"),
     (("status",), ["feasible"], "status"),
     (("method", "name"), 1, "method.name"),
@@ -171,6 +192,15 @@ def test_one_wrong_value_is_refused_with_its_place(tmp_path, where, value, text)
     assert "\n" not in message
     if not isinstance(value, float | list) or text.endswith("unknown"):  # a schema takes 1.0 for a whole number
         assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(document)
+
+
+@pytest.mark.parametrize("bound", [PRICES, LEVELS, {"value": 6, "kind": "surrogate", "placement": "this"}])
+def test_every_kind_of_bound_is_read_and_written_alike(bound):
+    document = EXAMPLE | {"bound": bound, "placement_bound": bound}
+    jsonschema.validate(document, SCHEMA)
+    claims = plan_from_dict(document)[1]
+    assert json.loads(json.dumps(bound_form.bound_to_dict(claims.bound))) == bound
+    assert bound_form.bound_to_dict(claims.placement_bound) == bound_form.bound_to_dict(claims.bound)
 
 
 @pytest.mark.parametrize("key", plan_form.NEEDED_PLAN_KEYS)
@@ -210,11 +240,17 @@ def test_the_schema_knows_the_keys_of_the_reader_and_no_others():
         (parts["instance"], plan_form.SOURCE_KEYS),
         (parts["rows"], plan_form.ROW_KEYS),
         (certificate, plan_form.CERTIFICATE_KEYS),
-        (parts["bound"], plan_form.BOUND_KEYS),
         (parts["method"], plan_form.METHOD_KEYS),
         (parts["solver"], plan_form.SOLVER_KEYS),
     ):
-        assert set(schema["properties"]) == set(schema["required"]) == set(keys)
+        optional = {"placement_bound", "solver"} if schema is SCHEMA else set()
+        assert set(schema["properties"]) == set(schema["required"]) | optional == set(keys)
         assert schema["additionalProperties"] is False
-    assert set(parts["bound"]["properties"]["kind"]["enum"]) == set(plan_form.BOUND_KINDS)
+    bound, levels, prices = (SCHEMA["$defs"][name] for name in ("bound", "levels", "prices"))
+    assert tuple(bound["properties"]) == bound_form.KEYS
+    assert bound["required"] == ["value", "kind"]
+    assert tuple(bound["properties"]["kind"]["enum"]) == PROOF_KINDS
+    assert tuple(levels["properties"]) == tuple(levels["required"]) == bound_form.LEVEL_KEYS
+    assert tuple(prices["properties"]) == tuple(prices["required"]) == bound_form.ROW_SHARD_KEYS
+    assert not any(part["additionalProperties"] for part in (bound, levels, prices))
     assert tuple(parts["status"]["enum"]) == plan_form.STATUSES

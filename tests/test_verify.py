@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from strategies import instances, plans
 
 from routepack import CostModel, Infeasible, Instance, InvalidCertificate, InvalidPlan, Options, Stage, Topology, Window
-from routepack.certificate import ScoreBound, WeightCertificate
+from routepack.bounds.score import SCORE_BOUNDS
+from routepack.certificate import WeightCertificate
 from routepack.plan import Layout, Placement, Plan
+from routepack.row_shard_certificate import RowShardCertificate
+from routepack.score_proof import PROOF_KINDS, ScoreProof
 from routepack.verify import Claims, recompute_bound, verify, verify_plan
 
 LINEAR = CostModel(stages=(Stage("full", 1.0, 0.0),))
@@ -114,15 +117,45 @@ TRUE_BOUND = recompute_bound(TWO_SHARDS, None).value
         ({"certificate": WeightCertificate(np.array([4, 4, 3, 2]), 9)}, InvalidCertificate, "weighs 10, over its limit of 9"),
         ({"certificate": WeightCertificate(np.array([4, 4, 3]), 10)}, InvalidCertificate, "has 3 weights for 4 items"),
         (
-            {"bound": ScoreBound(TRUE_BOUND + 1, "aggregation-any-placement")},
+            {"bound": ScoreProof("aggregation", TRUE_BOUND + 1, any_placement=True)},
             InvalidPlan,
-            f"bound.value = {TRUE_BOUND + 1} but aggregation-any-placement gives only {TRUE_BOUND}",
+            f"bound.value = {TRUE_BOUND + 1} but aggregation for any placement gives only {TRUE_BOUND}",
         ),
     ],
 )
 def test_a_false_claim_is_refused_with_its_own_message(change, error, message):
     with pytest.raises(error, match=re.escape(message)):
         verify(TWO_SHARDS, plan_of(), claims_of(**change))
+
+
+@pytest.mark.parametrize("kind", PROOF_KINDS)
+@pytest.mark.parametrize("placement", [None, plan_of().placement])
+def test_every_kind_of_bound_is_accepted_and_refused_one_tick_higher(kind, placement):
+    proof = SCORE_BOUNDS[kind](TWO_SHARDS, placement, 1)
+    verify(TWO_SHARDS, plan_of(), claims_of(bound=proof, placement_bound=proof))
+    raised = dataclasses.replace(proof, value=proof.value + 1)
+    refusal = f".value = {raised.value} but {kind} for {proof.scope} gives only {proof.value}"
+    with pytest.raises(InvalidPlan, match="^bound" + re.escape(refusal)):
+        verify(TWO_SHARDS, plan_of(), claims_of(bound=raised))
+    with pytest.raises(InvalidPlan, match="^placement_bound" + re.escape(refusal)):
+        verify(TWO_SHARDS, plan_of(), claims_of(placement_bound=raised))
+
+
+def test_a_bound_whose_certificate_is_another_windows_is_refused():
+    prices = RowShardCertificate(np.array([1024]))
+    with pytest.raises(InvalidCertificate, match="has 1 prices for 4 units"):
+        verify(TWO_SHARDS, plan_of(), claims_of(bound=ScoreProof("dantzig-wolfe", 1, any_placement=True, certificate=prices)))
+    with pytest.raises(InvalidCertificate, match="comes with the wrong certificate"):
+        verify(TWO_SHARDS, plan_of(), claims_of(bound=ScoreProof("capacity", 1, any_placement=True, certificate=prices)))
+
+
+def test_optimal_is_refused_where_only_a_bound_for_this_placement_is_met():
+    one_shard = dataclasses.replace(TWO_SHARDS, topology=Topology(2, 2, 1))
+    proof = recompute_bound(one_shard, plan_of().placement, 1)
+    plan = plan_of([[[0, 2]], [[1, 3]]])
+    assert verify_plan(one_shard, plan).score.makespan == proof.value  # one row-shard, with even attention and the window's rank peaks
+    with pytest.raises(InvalidPlan, match="neither the bound shows it"):
+        verify(one_shard, plan, claims_of(one_shard, plan, bound=proof, status="optimal"))
 
 
 def test_a_plan_is_refused_for_the_same_window_under_another_option():

@@ -12,6 +12,7 @@ NUM_LEVELS = 24
 NUM_SINGLES = 48
 NUM_GROUPS = 96
 LP_SECONDS = 10.0
+INT64_MAX = (1 << 63) - 1  # files hold no larger multipliers; smaller ones are as valid
 
 
 def capacity_bound(data: ScoreData) -> LevelCertificate | None:
@@ -128,7 +129,7 @@ def _certificate(data: ScoreData, levels: tuple[int, ...], rows: _Rows, dual: Fl
     unit, room = program_unit(data), data.slots * data.token_cap
 
     def scaled(values: list[int], divisor: float) -> tuple[int, ...]:
-        return tuple(max(0, round(float(dual[row]) / divisor * SCALE)) for row in values)
+        return tuple(min(INT64_MAX, max(0, round(float(dual[row]) / divisor * SCALE))) for row in values)
 
     weights = scaled(rows.shard, unit)
     home = min(weights[0], SCALE)

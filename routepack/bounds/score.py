@@ -10,6 +10,8 @@ from routepack.row_shard_certificate import MAX_UNITS
 from routepack.score_certificate import ScoreData, aggregation_value, cover_value, surrogate_value
 from routepack.score_proof import ProofKind, ScoreProof, layout_problem
 
+CHEAP_SUMS = 1 << 22  # of units, over sets, layers and experts: well under a second
+
 Maker = Callable[[Instance, Placement | None, int], ScoreProof | None]
 
 
@@ -51,6 +53,24 @@ SCORE_BOUNDS: dict[ProofKind, Maker] = {
     "capacity": capacity,
     "dantzig-wolfe": dantzig_wolfe,
 }
+
+
+def best_cheap_bound(instance: Instance, closed: ScoreProof, num_rows: int) -> ScoreProof:
+    """
+    Largest bound for any placement that takes about as long as a plan: a closed form, capacity, and Dantzig-Wolfe for few units.
+
+    Parameters
+    ----------
+    instance, num_rows
+        What is bounded.
+    closed
+        Best closed form.
+    """
+    proofs = [closed, capacity(instance, None, num_rows)]
+    sets = 1 << min(len(instance.unit_lengths()), MAX_UNITS + 1)
+    if sets * instance.window.num_layers * instance.window.num_experts <= CHEAP_SUMS:
+        proofs.append(dantzig_wolfe(instance, None, num_rows))
+    return max((proof for proof in proofs if proof is not None), key=lambda proof: proof.value)
 
 
 def best_bound(instance: Instance, placement: Placement | None, num_rows: int) -> ScoreProof:

@@ -107,6 +107,7 @@ def command(ctx: click.Context, /, instance: Instance, **options: Any) -> None:
 def _plan(instance: Instance, output: Path | None, silent: bool, time_limit: float | None, attempts: int | None, **options: Any) -> Result:
     from routepack.instances.files import write_result
     from routepack.planner import solve
+    from routepack.refinement import load_engine
 
     if time_limit is None and attempts is None:
         time_limit = DEFAULT_SECONDS
@@ -115,6 +116,8 @@ def _plan(instance: Instance, output: Path | None, silent: bool, time_limit: flo
             if options["backend"] == "numba":
                 report(Progress("compile, once after each installation", 0.0))
                 _compile()
+            report(Progress("load the engine", 0.0))
+            load_engine(options["method"])
             result = solve(instance, budget=Budget(time_limit, attempts, interrupted, report), **options)
         if output is not None:
             write_result(output, result)

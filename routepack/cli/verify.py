@@ -7,11 +7,12 @@ import click
 
 from routepack.certificate import RowProof
 from routepack.cli.arguments import takes_window
+from routepack.cli.facts import bound_facts, claim_facts, status_line
 from routepack.cli.output import number, print_json, print_table
 from routepack.cost import Cost
 from routepack.errors import InvalidCertificate, InvalidInstance, InvalidPlan
 from routepack.instance import Instance
-from routepack.verify import Claims, verify
+from routepack.verify import Claims, optimal_by_bound, verify
 
 
 @click.command()
@@ -48,8 +49,9 @@ def command(instance: Instance, plan: Path, as_json: bool) -> None:
 
 def _facts(claims: Claims, cost: Cost, proof: RowProof) -> dict[str, Any]:
     rows = {"count": proof.count, "status": proof.status, "cells_lower_bound": proof.cells_lower_bound}
-    bound = {"value": claims.bound.value, "kind": claims.bound.kind}
-    return {"status": "verified", "score": [int(part) for part in cost.score], "rows": rows, "bound": bound}
+    facts = {"status": "verified", "score": [int(part) for part in cost.score], "rows": rows}
+    facts["plan_status"] = claims.status if optimal_by_bound(cost, claims.bound) or claims.status != "optimal" else "optimal, claimed"
+    return facts | {"bound": bound_facts(claims.bound), "claimed": claim_facts(claims.solver)}
 
 
 def _print(instance: Instance, claims: Claims, cost: Cost, proof: RowProof) -> None:
@@ -75,7 +77,14 @@ def _print(instance: Instance, claims: Claims, cost: Cost, proof: RowProof) -> N
         ("rows", f"{proof.count}: {proof.status}"),
         ("row certificate", f"at least {number(proof.cells_lower_bound)} cells needed"),
         ("score", ", ".join(map(number, cost.score))),
-        ("bound", f"{number(claims.bound.value)}, {claims.bound.kind}"),
+        *(
+            ("bound", f"{number(bound.value)} for {bound.scope}, {bound.kind}")
+            for bound in (claims.bound, claims.placement_bound)
+            if bound is not None
+        ),
     ]
     print_table(("check", "recomputed"), checks)
-    click.echo("verified: every constraint holds and every claimed number is right")
+    click.echo("verified: every constraint holds and every number is right")
+    if claims.solver is not None:
+        said = status_line(claims.status, optimal_by_bound(cost, claims.bound), claim_facts(claims.solver))
+        click.echo(f"{said}; what an engine claims is not checked")

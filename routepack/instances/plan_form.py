@@ -2,13 +2,14 @@
 
 import math
 import re
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 
-from routepack.certificate import ScoreBound, WeightCertificate
+from routepack.certificate import WeightCertificate
 from routepack.cost import Score
 from routepack.errors import InvalidPlan
+from routepack.instances.bound_form import bound_from_dict, bound_to_dict
 from routepack.instances.documents import Fields, brief
 from routepack.plan import Layout, Placement, Plan
 from routepack.result import Result
@@ -28,14 +29,13 @@ PLAN_KEYS = (
     "status",
     "method",
     "versions",
+    "placement_bound",
     "solver",
 )
-NEEDED_PLAN_KEYS = PLAN_KEYS[:-1]
+NEEDED_PLAN_KEYS = PLAN_KEYS[:-2]
 SOURCE_KEYS = ("name", "sha256")
 ROW_KEYS = ("count", "cells_lower_bound", "status", "certificate")
 CERTIFICATE_KEYS = ("kind", "weights", "limit")
-BOUND_KEYS = ("value", "kind")
-BOUND_KINDS: tuple[str, ...] = get_args(get_type_hints(ScoreBound)["kind"])
 METHOD_KEYS = ("name", "seed", "attempts", "seconds")
 STATUSES = ("feasible", "optimal")
 SOLVER_KEYS = ("by", "status", "bound", "scope")
@@ -71,7 +71,6 @@ def plan_from_dict(document: Any) -> tuple[Plan, Claims]:
     _check_origin(given)
     source = Fields(given["instance"], "instance", SOURCE_KEYS, SOURCE_KEYS, InvalidPlan)
     source.text("name")
-    bound = Fields(given["bound"], "bound", BOUND_KEYS, BOUND_KEYS, InvalidPlan)
     rows = Fields(given["rows"], "rows", ROW_KEYS, ROW_KEYS, InvalidPlan)
     claims = Claims(
         sha256=_matching(source, "sha256", SHA256),
@@ -80,7 +79,8 @@ def plan_from_dict(document: Any) -> tuple[Plan, Claims]:
         rows_status=_matching(rows, "status", ROW_STATUS),
         certificate=_certificate(rows.values["certificate"]),
         score=Score(*score),
-        bound=ScoreBound(bound.whole("value"), bound.choice("kind", BOUND_KINDS)),  # type: ignore[arg-type]
+        bound=bound_from_dict(given["bound"], "bound"),
+        placement_bound=bound_from_dict(given["placement_bound"], "placement_bound") if "placement_bound" in given else None,
         status=given["status"],
         solver=_solver(given["solver"]) if "solver" in given else None,
     )
@@ -149,7 +149,8 @@ def result_to_dict(result: Result) -> dict[str, Any]:
         "placement": result.placement,
         "layout": result.layout,
         "score": [int(part) for part in result.score],
-        "bound": {"value": int(result.bound.value), "kind": result.bound.kind},
+        "bound": bound_to_dict(result.bound),
+        "placement_bound": bound_to_dict(result.placement_bound),
         "status": result.status,
         "method": {
             "name": method.name,
