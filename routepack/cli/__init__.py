@@ -14,13 +14,17 @@ COMMANDS = {
     "verify": ("routepack.cli.verify", "Recompute everything that a plan claims; trust nothing in it."),
     "info": ("routepack.cli.info", "Show what is in a window and what could be gained."),
     "generate": ("routepack.cli.generate", "Make a window with the statistics of real training."),
+    "import": ("routepack.cli.import_trace", "Turn routed experts that a framework recorded into a window."),
     "place": ("routepack.cli.place", "Place experts on EP ranks, by heuristic or exactly."),
     "bound": ("routepack.cli.bound", "Show every lower bound on the score."),
     "rows": ("routepack.cli.rows", "Find the fewest rows and prove that fewer are impossible."),
     "calibrate": ("routepack.cli.calibrate", "Fit attention and expert cost to measured microbatch times."),
+    "report": ("routepack.cli.report", "Write a page about a plan or a study: before and after, where the gap sits."),
     "simulate": ("routepack.cli.simulate", "Replay the step under a plan: its time, who waits, a trace."),
     "export": ("routepack.cli.export", "Write a plan in the shape that a trainer or a serving engine takes."),
     "verify-certificate": ("routepack.cli.verify_certificate", "Recompute what row certificates prove."),
+    "study": ("routepack.cli.study", "Run methods over many windows, and compare them."),
+    "check": ("routepack.cli.check", "Hold every heuristic against proven optima and recorded scores."),
 }
 BAD_INPUT, INFEASIBLE, REFUSED, INTERRUPTED = 2, 3, 4, 130
 
