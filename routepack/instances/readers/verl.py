@@ -1,0 +1,13 @@
+"""Batches of verl: left-padded prompt and right-padded response under an attention mask, or one jagged array a sample."""
+
+from collections.abc import Iterator
+
+from routepack.instances.readers.model_shape import ModelShape
+from routepack.instances.readers.routes import Record, SampleRoutes, sample_of
+
+KEYS = ("routed_experts",)
+
+
+def decode(record: Record, model: ModelShape) -> Iterator[SampleRoutes]:
+    """Read ``{routed_experts, attention_mask}``; without a mask every row is a token, the last one filled with zeros."""
+    yield sample_of(record, record.get("routed_experts"), missing=0, masks=("attention_mask",))
