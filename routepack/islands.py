@@ -30,15 +30,15 @@ ROUNDS = 4
 class Planner(Protocol):
     """Plans a window; can be pickled."""
 
-    def __call__(self, *, budget: Budget, seed: int, start: Plan | None) -> Result:
-        """Plan under a budget, from a plan if one is given."""
+    def __call__(self, *, budget: Budget, seed: int, start: Plan | None, span: tuple[float, float]) -> Result:
+        """Plan under a budget, from a plan if one is given, over a part of the way from hot to cold."""
 
 
 def run_islands(
     plan: Planner, islands: int, budget: Budget, seed: int, *, start: Plan | None = None, backend: str = "loky", jobs: int = 1
 ) -> Result:
     """
-    Search on several islands in four rounds.
+    Search on several islands in four rounds, which divide the way from hot to cold among them.
 
     After a round the better half of the islands go on from what they have, and the others from the best of all. Under an attempt cap the
     result is the same on every backend, whatever the number of jobs.
@@ -79,7 +79,8 @@ def run_islands(
         for done in range(ROUNDS):
             seconds, cap = _part(budget, islands, jobs, done)
             seeds = [int(np.random.SeedSequence((seed, done, k)).generate_state(1)[0]) for k in range(islands)]
-            found = run([(plan, os.getpid(), seconds, cap, seeds[k], starts[k]) for k in range(islands)])
+            span = (done / ROUNDS, (done + 1) / ROUNDS)
+            found = run([(plan, os.getpid(), seconds, cap, seeds[k], starts[k], span) for k in range(islands)])
             attempts += sum(result.method.attempts for result in found)
             held = [min(pair, key=_score) for pair in zip(held, found, strict=True)] if held else found
             order = sorted(range(islands), key=lambda k: (held[k].score, k))
@@ -106,10 +107,12 @@ def _part(budget: Budget, islands: int, jobs: int, done: int) -> tuple[float | N
     return seconds, None if budget.attempts is None else budget.attempts // (islands * ROUNDS)
 
 
-def _island(plan: Planner, parent: int, seconds: float | None, attempts: int | None, seed: int, start: Plan | None) -> Result:
+def _island(
+    plan: Planner, parent: int, seconds: float | None, attempts: int | None, seed: int, start: Plan | None, span: tuple[float, float]
+) -> Result:
     if os.getpid() != parent and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C goes to every process; the parent decides
-    return plan(budget=Budget(seconds, attempts), seed=seed, start=start)
+    return plan(budget=Budget(seconds, attempts), seed=seed, start=start, span=span)
 
 
 @contextmanager

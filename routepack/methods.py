@@ -59,6 +59,7 @@ class How:
     solver: str
     log: Path | None
     start: IntArray | None = None  # cell of each unit by place, to begin with
+    span: tuple[float, float] = (0.0, 1.0)  # part of the way from hot to cold that is annealed
 
     @property
     def may_replace(self) -> bool:
@@ -66,27 +67,40 @@ class How:
         return self.replace and self.max_moves is None and self.tolerance is None
 
 
-def _seeds(problem: Problem, rows: Rows, count: int, rng: np.random.Generator, start: IntArray | None) -> list[IntArray]:
+def _seeds(problem: Problem, rows: Rows, count: int, rng: np.random.Generator, how: How) -> list[IntArray]:
+    """Start layouts; all are the given one where annealing goes on from a colder temperature."""
+    if how.start is not None and how.span[0] > 0:
+        return [how.start] * count
     layouts = seed_layouts(problem, rows.packed, count, rng)
-    return layouts if start is None else [start, *layouts[1:]]
+    return layouts if how.start is None else [how.start, *layouts[1:]]
+
+
+def _params(span: tuple[float, float]) -> SearchParams:
+    """Parameters of a search over a part of the way from hot to cold, on the logarithmic scale."""
+    params = SearchParams()
+    if span == (0.0, 1.0):
+        return params
+    ratio = params.cold / params.hot
+    first, last = (params.hot * ratio**share for share in span)
+    return dataclasses.replace(params, hot=first, cold=last, smooth=params.smooth * (first / params.hot) ** 0.5)
 
 
 def _search(instance: Instance, rows: Rows, ranks: IntArray, budget: Budget, how: How) -> Found:
     """Search for a layout, and for the placement that suits its rows if experts may be re-placed."""
     problem = make_problem(instance, ranks, rows.count)
     rng = np.random.Generator(np.random.Philox(key=[how.seed, 1]))
-    params = SearchParams()
+    params = _params(how.span)
     chains = params.replicas if budget.seconds is None else how.threads  # under an attempt cap the plan must not depend on the threads
     single = how.method == "annealing-single"
     search = Search(
         problem,
         ranks,
-        _seeds(problem, rows, 1 if single else min(chains, MOST_CHAINS), rng, how.start),
+        _seeds(problem, rows, 1 if single else min(chains, MOST_CHAINS), rng, how),
         how.seed,
         budget,
         params=params,
         threads=how.threads,
-        fresh=lambda rng: fresh_layout(problem, rows.packed, rng),
+        fresh=lambda rng: _seeds(problem, rows, 1, rng, how)[0] if how.span[0] > 0 else fresh_layout(problem, rows.packed, rng),
         compiled=how.compiled,
         replacer=Replacer(instance, problem.rows * problem.shards) if how.may_replace else None,
     )
@@ -108,7 +122,7 @@ def _refine(instance: Instance, rows: Rows, ranks: IntArray, budget: Budget, how
         start, attempts = Refined(found.rank_of_expert, found.cells), found.attempts
     else:
         problem = make_problem(instance, ranks, rows.count)
-        start = Refined(ranks, _seeds(problem, rows, 1, np.random.default_rng(how.seed), how.start)[0])
+        start = Refined(ranks, _seeds(problem, rows, 1, np.random.default_rng(how.seed), how)[0])
     refined = refine(
         instance,
         how.method,
@@ -124,10 +138,12 @@ def _refine(instance: Instance, rows: Rows, ranks: IntArray, budget: Budget, how
     return refined, attempts
 
 
-def run(instance: Instance, rows: Rows, how: How, *, budget: Budget, seed: int, start: Plan | None) -> Result:
-    """Plan once with so many rows."""
+def run(
+    instance: Instance, rows: Rows, how: How, *, budget: Budget, seed: int, start: Plan | None, span: tuple[float, float] = (0.0, 1.0)
+) -> Result:
+    """Plan once with so many rows, from a start if one is given, over a part of the way from hot to cold."""
     began = time.monotonic()
-    how = dataclasses.replace(how, seed=seed, start=None if start is None else cells_of_layout(instance, start.layout))
+    how = dataclasses.replace(how, seed=seed, start=None if start is None else cells_of_layout(instance, start.layout), span=span)
     method = how.method
     ranks = _place(instance, how) if start is None else start.placement.rank_of_expert
     attempts, claim = 0, None

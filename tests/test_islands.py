@@ -1,6 +1,8 @@
 """Islands: the same plan on any backend and any number of jobs, from a start that is never made worse."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -154,3 +156,9 @@ def test_a_call_of_a_trainer_and_the_command_may_ask_for_islands():
     )
     assert run.exit_code == 0, run.output
     assert json.loads(run.stdout)["score"] == [8, 12, 8]
+
+
+def test_the_page_on_scaling_out_does_what_it_says():
+    page = Path(__file__).resolve().parents[1] / "docs" / "scale-out.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    exec(compile("\n".join(blocks), str(page), "exec"), {"__name__": "page"})
