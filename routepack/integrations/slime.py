@@ -12,6 +12,7 @@ from routepack.errors import InvalidInstance
 from routepack.instance import Instance, Options
 from routepack.instances.presets import grouped_query
 from routepack.instances.writers.slime import slime_schedule
+from routepack.integrations.demand import demand_or_lengths
 from routepack.planner import solve
 from routepack.topology import Topology, positive
 from routepack.window import Window, integer_array
@@ -88,8 +89,7 @@ def build_dp_schedule(
     _check(args, lengths, sample_is_multimodal)
     steps = _steps(range(len(lengths)) if rollout_indices is None else rollout_indices, len(lengths), global_batch_size)
     topology = _topology(args, train_parallel_config)
-    counts, topology = _demand(demand, lengths, topology)
-    now = placement if placement is not None else _contiguous(counts, topology.ep)
+    counts, now, topology = demand_or_lengths(demand, placement, lengths, topology)
     cap = max(1, int(args.max_tokens_per_gpu * train_parallel_config["cp_size"] * getattr(args, "packing_safety_margin", 1.0)))
     multiple = train_parallel_config["microbatch_group_size_per_vp_stage"] if (train_parallel_config["vpp_size"] or 1) > 1 else 1
     if seconds is None and attempts is None:
@@ -157,23 +157,6 @@ def _topology(args: Any, config: Mapping[str, Any]) -> Topology:
     etp = getattr(args, "expert_tensor_parallel_size", None)
     stage = int(config["dp_size"]) * int(config["cp_size"]) * tp
     return Topology.from_trainer(stage, tp=tp, cp=int(config["cp_size"]), ep=ep, etp=None if etp is None else int(etp))
-
-
-def _demand(demand: ArrayLike | None, lengths: NDArray[np.int64], topology: Topology) -> tuple[NDArray[Any], Topology]:
-    """Demand as an array, or lengths in the place of it: one expert that takes every token, on one EP rank."""
-    if demand is None:
-        return lengths.astype(np.int32)[:, None, None], Topology(topology.dp, 1, topology.edp)
-    counts = np.asarray(demand)
-    if counts.ndim != 3 or len(counts) != len(lengths):
-        raise InvalidInstance(f"demand has shape {counts.shape}; (N, L, E) with N = {len(lengths)} needed.")
-    return counts, topology
-
-
-def _contiguous(demand: NDArray[Any], ranks: int) -> NDArray[np.int64]:
-    layers, experts = demand.shape[1:]
-    if experts % ranks:
-        raise InvalidInstance(f"demand has {experts} experts, which ep = {ranks} ranks do not divide; every rank holds E/P experts.")
-    return np.tile(np.arange(experts) // (experts // ranks), (layers, 1))
 
 
 def _cost(args: Any) -> CostModel:
