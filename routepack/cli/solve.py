@@ -171,8 +171,7 @@ def _print(facts: dict[str, Any]) -> None:
     click.echo(f"rows {rows['count']}: {rows['status']}; at least {plural(rows['cells_lower_bound'], 'cell')} needed, certificate checked")
     bound, own = facts["bound"]["value"], facts["placement_bound"]["value"]
     click.echo(f"gap {percent(facts['gap'])}: no placement and layout scores below {bound:,}")
-    if own > bound:
-        click.echo(f"gap {percent(facts['placement_gap'])}: no layout scores below {own:,} under this placement")
+    click.echo(f"gap {percent(facts['placement_gap'])}: no layout scores below {own:,} under this placement")
     if facts["gain"] is not None:
         click.echo(f"{BASELINE} takes {facts['gain']:.2f} times as long, by the slowest shard")
     _print_notes(facts)
