@@ -135,6 +135,13 @@ def test_a_plan_report_says_what_the_result_says(sync):
     assert sum(facts["gap_steps"].values()) == result.score.makespan - result.bound.value
 
 
+def test_the_verdict_says_when_the_bound_is_met():
+    # one sample on each of two shards with 4 ticks of experts: no plan has a faster slowest shard
+    instance = Instance(Window([2, 2], np.array([4, 4]).reshape(2, 1, 1)), Topology(2, 1, 2), 2)
+    _, plan, claims = planned(instance)
+    assert "As fast as the best plan with as many rows" in plan_report(instance, plan, claims).verdict
+
+
 def test_a_report_of_a_plan_that_does_not_hold_is_refused():
     instance = window()
     _, plan, claims = planned(instance)
@@ -218,6 +225,14 @@ def test_charts_of_nothing_and_of_one_value_are_drawn():
     for chart in charts:
         ElementTree.fromstring(chart)
         assert "nan" not in chart
+
+
+def test_the_largest_heat_maps_leave_a_page_below_eight_megabytes():
+    layers, ranks = 96, 128  # the envelope; a page has two of them
+    names = ([str(n) for n in range(layers)], [str(n) for n in range(ranks)])
+    tip = "layer 95, rank 127\n1,000,000,000 token-slots, 1.000 of the mean"
+    chart = heat_map(np.ones((layers, ranks)), lambda i, j: tip, label="", axes=("", ""), names=names, domain=(0.0, 1.0), unit="")
+    assert 2 * len(chart) < 5_000_000
 
 
 def test_a_study_report_counts_compares_and_names_failures():

@@ -109,8 +109,12 @@ def _verdict(study: _Study) -> str:
     if claims.status == "optimal":
         by = f", as {claims.solver.by} claims" if claims.solver is not None and claims.solver.status == "optimal" else ", by its bound"
         last = f"Optimal{by}"
+    elif study.gap is None:
+        last = "The gap is unknown"
+    elif study.gap == 0:
+        last = f"As fast as {_scope(claims)}"
     else:
-        last = f"At most {_percent(study.gap)} above {_scope(claims)}" if study.gap is not None else "The gap is unknown"
+        last = f"At most {_percent(study.gap)} above {_scope(claims)}"
     return f"{first}. {_rows(study)}. {last}."
 
 
