@@ -145,6 +145,6 @@ def test_the_command_prints_what_each_number_of_rows_costs(tmp_path):
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0, shown.output
     assert all(text in shown.stdout for text in ("with overhead", "11,400", "10,620", "rows 3: best known, at least 2"))
-    tried = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)["rows"]["tried"]
+    tried = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)["rows_tried"]
     assert tried[:2] == [{"count": 2, "makespan": 11_200, "cost": 11_400}, {"count": 3, "makespan": 10_320, "cost": 10_620}]
     assert CliRunner().invoke(main, ["solve", window, "--rows", "most"]).exit_code == 2

@@ -101,13 +101,8 @@ def solve_facts(instance: Instance, result: Result, baseline: Result | None) -> 
     }
     facts |= cost_facts(result)
     facts |= {
-        "rows": {
-            "count": rows.count,
-            "status": rows.status,
-            "cells_lower_bound": rows.cells_lower_bound,
-            "needed": rows.needed,
-            "tried": [{"count": row.count, "makespan": row.makespan, "cost": row.cost} for row in result.rows_tried],
-        },
+        "rows": {"count": rows.count, "status": rows.status, "cells_lower_bound": rows.cells_lower_bound, "needed": rows.needed},
+        "rows_tried": [{"count": row.count, "makespan": row.makespan, "cost": row.cost} for row in result.rows_tried],
         "method": {"name": method.name, "seed": method.seed, "attempts": method.attempts},
         "seconds": round(method.seconds, 3),
         "bound": bound_facts(result.bound),

@@ -10,6 +10,7 @@ from routepack.cli import INTERRUPTED
 from routepack.cli.arguments import check_output, takes_window
 from routepack.cli.facts import solve_facts, status_line
 from routepack.cli.interrupt import interruptible
+from routepack.cli.moving import move_facts, print_moves, takes_moves, with_current
 from routepack.cli.output import live_progress, number, percent, plural, print_json, print_table
 from routepack.errors import Infeasible
 from routepack.instance import Instance
@@ -67,6 +68,7 @@ class RowCount(click.ParamType[int | str]):
     "--backend", type=click.Choice(["numba", "numpy"]), default="numba", show_default=True, help="Compiled, or without a compiler."
 )
 @click.option("--replace/--no-replace", default=True, show_default=True, help="Place experts again for the rows just laid out.")
+@takes_moves
 @click.option("--rows", type=RowCount(), default="min", show_default=True, help="Fewest rows, as many as pay, or so many.")
 @click.option("--row-overhead", type=click.IntRange(min=0), default=0, show_default=True, help="Ticks that a row costs beside its tokens.")
 @click.option("--islands", type=click.IntRange(min=1), default=1, show_default=True, help="Searches that exchange the best now and then.")
@@ -88,6 +90,7 @@ def command(ctx: click.Context, /, instance: Instance, **options: Any) -> None:
     """
     output, as_json, quiet = options.pop("output"), options.pop("as_json"), options.pop("quiet")
     with_baseline = options.pop("baseline")
+    instance, parameters = with_current(instance, options.pop("current_placement")), options.pop("expert_parameters")
     check_output(output)
     try:
         result = _plan(instance, output, quiet or as_json, **options)
@@ -97,7 +100,11 @@ def command(ctx: click.Context, /, instance: Instance, **options: Any) -> None:
         raise
     if not quiet:
         baseline = _baseline(instance, options["seed"]) if with_baseline and not result.interrupted else None
-        facts = solve_facts(instance, result, baseline) | {"output": None if output is None else str(output)}
+        facts = (
+            solve_facts(instance, result, baseline)
+            | move_facts(instance, result, parameters)
+            | {"output": None if output is None else str(output)}
+        )
         print_json(facts) if as_json else _print(facts)
     if result.interrupted:
         click.echo("interrupted: " + ("the best plan so far is written" if output else "no --output, so no plan is written"), err=True)
@@ -165,8 +172,8 @@ def _print(facts: dict[str, Any]) -> None:
         pairs = zip(_costs(facts), _costs(baseline), strict=True)
         costs = [(name, number(mine), number(other), _change(mine, other)) for (name, mine), (_, other) in pairs]
         print_table(("ticks", "plan", BASELINE, "change"), [*costs, ("rows", str(rows["count"]), str(baseline["rows"]), "")])
-    if rows["tried"]:
-        _print_tried(rows["tried"])
+    if facts["rows_tried"]:
+        _print_tried(facts["rows_tried"])
     click.echo(status_line(facts["status"], facts["proved"], facts["solver"]))
     click.echo(f"rows {rows['count']}: {rows['status']}; at least {plural(rows['cells_lower_bound'], 'cell')} needed, certificate checked")
     bound, own = facts["bound"]["value"], facts["placement_bound"]["value"]
@@ -174,6 +181,7 @@ def _print(facts: dict[str, Any]) -> None:
     click.echo(f"gap {percent(facts['placement_gap'])}: no layout scores below {own:,} under this placement")
     if facts["gain"] is not None:
         click.echo(f"{BASELINE} takes {facts['gain']:.2f} times as long, by the slowest shard")
+    print_moves(facts["moves"])
     _print_notes(facts)
     method = facts["method"]
     written = f"; wrote {facts['output']}" if facts["output"] else ""
