@@ -47,11 +47,20 @@ def documents(path: Path) -> Iterator[Any]:
         with zipfile.ZipFile(path) as archive:
             yield _archive(archive)
     elif suffix == ".npy":
-        yield np.load(path, mmap_mode="r", allow_pickle=False)
+        yield _mapped(path)
     elif suffix in (".pt", ".pth"):
         yield _torch(path)
     else:
         raise InvalidInstance(f"its ending {suffix!r} is unknown; give .jsonl, .json, .npz, .npy or .pt.")
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    with path.open("rb") as file:
+        shape, fortran, dtype = array_header(file, "the file")
+        start = file.tell()
+    if start + math.prod(shape) * dtype.itemsize != path.stat().st_size:
+        raise InvalidInstance(f"the file declares shape {shape} of {dtype} but holds {path.stat().st_size - start} bytes; write it anew.")
+    return np.memmap(path, dtype=dtype, mode="c", offset=start, shape=shape, order="F" if fortran else "C")
 
 
 def _lines(path: Path) -> Iterator[Any]:
