@@ -19,6 +19,7 @@ from routepack.instance import Instance, Options, Oversize, Sync
 from routepack.islands import run_islands
 from routepack.layout_problem import cells_of_layout
 from routepack.methods import METHODS, SEARCHES, START_SHARE, How, run
+from routepack.net_gain import settle_moves
 from routepack.plan import Plan
 from routepack.refinement import load_engine
 from routepack.result import Result
@@ -45,6 +46,7 @@ def solve(
     replace: bool = True,
     max_moves: int | None = None,
     tolerance: float | None = None,
+    move_cost: float | None = None,
     solver: str = "highs",
     log: Path | None = None,
     rows: int | RowChoice = "min",
@@ -76,6 +78,8 @@ def solve(
     max_moves, tolerance
         Limits of moving from ``current_placement``: experts a layer, and excess over the layer's bound that is left as it is. Either turns
         re-placement off.
+    move_cost
+        Ticks that one expert takes from rank to rank; a layer whose moves cost more than they save keeps its current placement.
     solver, log
         For exact methods: the solver of ``milp``, and a file for the engine's log.
     rows, row_overhead
@@ -120,6 +124,8 @@ def solve(
             if rows not in ("min", start.layout.num_rows):
                 raise InvalidInstance(f"rows = {rows} but start has {start.layout.num_rows}; give the same number, or min.")
         result = plan(count, budget, start)
+    if move_cost is not None:
+        result = settle_moves(instance, result, move_cost)
     if not result.interrupted:
         result = _with_proofs(instance, result)
     return dataclasses.replace(result, method=dataclasses.replace(result.method, seconds=time.monotonic() - began))

@@ -117,6 +117,47 @@ def _better(
     return chosen
 
 
+def transfer_rounds_needed(current: IntArray, placement: IntArray, num_ranks: int) -> IntArray:
+    """Rounds that each layer's moves take, shape (L,), when a rank sends one expert and receives one a round: its busiest rank's moves."""
+    moved = current != placement
+    rounds: IntArray = np.zeros(len(current), dtype=np.int64)
+    for layer, leaves in enumerate(moved):
+        rounds[layer] = np.bincount(current[layer][leaves], minlength=num_ranks).max()
+    return rounds
+
+
+def keep_unless_worth(current: IntArray, placement: IntArray, saved: IntArray, num_ranks: int, move_cost: float) -> IntArray:
+    """
+    Keep the current placement of each layer whose moves cost more than they save.
+
+    Parameters
+    ----------
+    current, placement
+        EP rank of each expert now and as found, shape (L, E).
+    saved
+        Ticks of the window that each layer's moves save at most, shape (L,).
+    num_ranks
+        EP ranks P.
+    move_cost
+        Ticks that one expert takes from rank to rank; in a layer, ranks send one at a time, all at once.
+
+    Returns
+    -------
+    IntArray
+        EP rank of each expert, shape (L, E): per layer one of the two.
+
+    Raises
+    ------
+    InvalidInstance
+        The cost of a move is negative or not finite.
+    """
+    if not (math.isfinite(move_cost) and move_cost >= 0):
+        raise InvalidInstance(f"move_cost = {move_cost} is not finite and non-negative; give the ticks that moving one expert takes.")
+    worth = saved > move_cost * transfer_rounds_needed(current, placement, num_ranks)
+    chosen: IntArray = np.where(worth[:, None], placement, current)
+    return chosen
+
+
 @compiled
 def _swap_within(weights: IntArray, ranks: IntArray, current: IntArray, num_ranks: int, target: int, allowed: int) -> None:
     """Swap in one layer, ``ranks`` (E,) in place, until its largest load is at most the target, no swap helps or too many would move."""
