@@ -170,7 +170,7 @@ def _torch(path: Path) -> Any:
     try:
         import torch
     except ImportError:
-        raise InvalidInstance("torch is not installed; install it to read this file.") from None
+        raise InvalidInstance("torch is not installed; install routepack[torch] to read this file.") from None
     try:
         with zipfile.ZipFile(path) as archive:
             packed = [info.filename for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
