@@ -118,7 +118,7 @@ def solve(
         counts = range(fewest.count, len(instance.unit_lengths()) // instance.topology.dp + 1, instance.row_multiple)
         result = trade_off(plan, counts, row_overhead, recompute_bound(instance, None).value, budget)
     else:
-        count = fewest.count if rows == "min" else rows
+        count = fewest.count if rows == "min" else positive("rows", rows)
         if start is not None:
             verify_plan(instance, start)
             if rows not in ("min", start.layout.num_rows):
@@ -155,9 +155,13 @@ def _check(
         raise InvalidInstance(f"backend = {backend!r} is unknown; choose numba or numpy.")
     if not 0 <= seed < 1 << 32:
         raise InvalidInstance(f"seed = {seed} is outside [0, 2**32); choose another.")
-    if rows not in get_args(RowChoice) and (not isinstance(rows, int) or isinstance(rows, bool)):
-        raise InvalidInstance(f"rows = {rows!r} is no number; give one, min or auto.")
-    positive("row_overhead + 1", row_overhead + 1)
+    if isinstance(rows, str):
+        if rows not in get_args(RowChoice):
+            raise InvalidInstance(f"rows = {rows!r} is no number; give one, min or auto.")
+    else:
+        positive("rows", rows)
+    if row_overhead:
+        positive("row_overhead", row_overhead)
     positive("islands", islands)
     if (islands > 1 or start is not None) and method not in SEARCHES and method not in START_SHARE:
         raise InvalidInstance(f"method = {method!r} does not search; islands and start are for methods that do.")

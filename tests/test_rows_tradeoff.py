@@ -75,9 +75,9 @@ def test_a_number_of_rows_without_a_plan_is_infeasible(rows, reason):
     ("wrong", "message"),
     [
         ({"rows": "most"}, "rows = 'most' is no number"),
-        ({"rows": 2.0}, "rows = 2.0 is no number"),
-        ({"rows": 0}, "rows = 0 is no positive multiple"),
-        ({"rows": "auto", "row_overhead": -1}, "row_overhead"),
+        ({"rows": 2.0}, "rows = 2.0 is not an integer"),
+        ({"rows": 0}, "rows = 0 is below 1"),
+        ({"rows": "auto", "row_overhead": -1}, "row_overhead = -1 is below 1"),
         ({"rows": "auto", "budget": Budget()}, "divide the budget"),
     ],
 )
