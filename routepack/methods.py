@@ -43,6 +43,7 @@ START_SHARE = {"anneal+lns": 0.5, "lns": 0.0, "cp-sat": 0.2, "milp": 0.2}
 MOST_START = 2.0
 PATIENCE = 40_000
 MOST_CHAINS = 64
+FADING = ("smooth", "level")  # weights of a search that fall as the root of the temperature
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,9 @@ def _params(span: tuple[float, float]) -> SearchParams:
         return params
     ratio = params.cold / params.hot
     first, last = (params.hot * ratio**share for share in span)
-    return dataclasses.replace(params, hot=first, cold=last, smooth=params.smooth * (first / params.hot) ** 0.5)
+    cooled = (first / params.hot) ** 0.5
+    faded = {field.name: getattr(params, field.name) * cooled for field in dataclasses.fields(params) if field.name in FADING}
+    return dataclasses.replace(params, hot=first, cold=last, **faded)
 
 
 def _search(instance: Instance, rows: Rows, ranks: IntArray, budget: Budget, how: How) -> Found:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from routepack.budget import Budget
 from routepack.cli import main
-from routepack.errors import InvalidInstance, InvalidPlan
+from routepack.errors import Infeasible, InvalidInstance, InvalidPlan
 from routepack.instances.generators import generate
 from routepack.instances.plan_form import result_to_dict
 from routepack.islands import ROUNDS
@@ -18,6 +18,7 @@ from routepack.plan import Layout, Plan
 from routepack.planner import plan_window, solve
 from routepack.topology import Topology
 from routepack.verify import verify_plan
+from small_windows import random_window
 
 pytest.importorskip("joblib")
 
@@ -82,6 +83,19 @@ def test_a_search_never_ends_above_its_start(method):
         for attempts in (0, 500):
             later = solve(instance, method=method, budget=Budget(attempts=attempts), start=start.plan, seed=2)
             assert later.score <= start.score
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_starts_rows_and_islands_keep_every_option_of_a_window(seed):
+    instance, _, _ = random_window(seed)
+    budget = Budget(attempts=600)
+    try:
+        first = solve(instance, rows="auto", row_overhead=3, budget=budget)
+    except Infeasible:
+        pytest.skip("this window has no plan")
+    later = solve(instance, start=first.plan, budget=budget, islands=2, island_backend="sequential", seed=1)
+    assert later.score <= first.score
+    assert verify_plan(instance, later.plan).score == later.score
 
 
 def test_a_start_keeps_its_number_of_rows_and_its_placement_where_nothing_is_tried():
