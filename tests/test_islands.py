@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from small_windows import random_window
 
 from routepack.budget import Budget
 from routepack.cli import main
@@ -18,7 +19,6 @@ from routepack.plan import Layout, Plan
 from routepack.planner import plan_window, solve
 from routepack.topology import Topology
 from routepack.verify import verify_plan
-from small_windows import random_window
 
 pytest.importorskip("joblib")
 
