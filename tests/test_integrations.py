@@ -1,5 +1,7 @@
 """The functions that stand in for those of slime and verl: their shapes, their promises, and better plans."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -255,3 +257,10 @@ def test_a_sample_over_the_cap_is_infeasible():
 def test_mini_batches_must_divide_the_batch():
     with pytest.raises(InvalidInstance, match="mini_batch_size = 3"):
         plan_batch([1, 2, 3, 4], Topology(1, 1, 1), 10, mini_batch_size=3)
+
+
+def test_the_python_of_the_page_on_frameworks_runs_from_top_to_bottom():
+    page = Path(__file__).resolve().parents[1] / "docs" / "frameworks.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    exec(compile("\n".join(blocks), str(page), "exec"), {"__name__": "page"})
