@@ -66,15 +66,12 @@ def command(
       routepack study small --methods anneal,lpt-ffd --time-limits 0.2,1 --seeds 10 -o results/
       routepack study paper --jobs 2 -o results/
     """
-    from routepack.studies.records import load
     from routepack.studies.runner import Design, run_study
     from routepack.studies.statistics import summaries
 
     design = Design(sources, methods, time_limits, attempts, seeds)
-    keys = {run.key for run in design.runs()}
     with _progress(quiet or as_json) as report:
-        run_study(design, output, jobs=jobs, backend=backend, report=report)
-    records = [record for record in load(output) if record.key in keys]
+        records = run_study(design, output, jobs=jobs, backend=backend, report=report)
     found = summaries(records)
     if as_json:
         print_json({"runs": len(records), "failed": sum(r.status == "failed" for r in records), "methods": [s._asdict() for s in found]})

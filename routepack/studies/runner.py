@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from routepack.errors import InvalidInstance
-from routepack.studies.records import Record, open_store
+from routepack.studies.records import Record, load, open_store
 from routepack.studies.runs import Run, check_method
 from routepack.studies.suites import Case, default_methods, find_cases
 from routepack.studies.workers import workers
@@ -76,7 +76,7 @@ def _identity(case: Case) -> tuple[str, str]:
 
 def run_study(
     design: Design, folder: Path, *, jobs: int = 1, backend: str = "loky", report: Report = lambda done, total, record: None
-) -> None:
+) -> list[Record]:
     """
     Do the runs of a design that the folder has no record of.
 
@@ -93,6 +93,11 @@ def run_study(
     report
         Called with the runs that are done, their number in all, and the last record; first with ``None``.
 
+    Returns
+    -------
+    list[Record]
+        Of all runs of the design, those that were done before included.
+
     Raises
     ------
     InvalidInstance
@@ -108,3 +113,5 @@ def run_study(
             store.append(record)
             done += 1
             report(done, len(runs), record)
+    wanted = {run.key for run in runs}
+    return [record for record in load(folder) if record.key in wanted]
