@@ -18,7 +18,7 @@ from routepack.topology import Topology, positive
 from routepack.window import Window, integer_array
 
 Schedule = tuple[list[list[int]], list[list[list[int]]], list[int], list[int]]
-DEFAULT_SECONDS = 0.8  # of all steps together, so that the call stays under one second
+DEFAULT_SECONDS = 0.5  # of all steps together: with verification the call stays under one second
 
 
 def build_dp_schedule(
@@ -65,7 +65,7 @@ def build_dp_schedule(
     cost
         Attention against expert work; from the model's sizes in ``args`` if they are there.
     seconds, attempts
-        Budget of all steps together, 0.8 seconds if neither is given, or of each step in proposals for the same schedule in every run.
+        Budget of all steps together, 0.5 seconds if neither is given, or of each step in proposals for the same schedule in every run.
     search
         Other arguments of `routepack.solve`.
 
