@@ -96,7 +96,7 @@ def test_kernels_and_reference_walk_the_same_trajectories(temperature, instance,
     compiled, plain = (stack([make_state(problem, cells) for cells in layouts]) for _ in range(2))
     kinds = schedule((1.0,) * len(KINDS), 150, np.random.default_rng(seed))
     keys = mix(np.array([seed], dtype=np.uint64), np.arange(1, 4, dtype=np.uint64))
-    rule = Rule(temperature, 0.2, 1e-3)
+    rule = Rule(temperature, 0.2, 1e-3, 1e-3)
     accepted = []
     for k in range(3):
         accepted.append(kernels.sweep(problem, replica(compiled, k), kinds, keys[k], rule))
@@ -116,7 +116,7 @@ def test_delta_evaluation_equals_recomputation_from_the_data(instance, seed, tem
         assume(False)
     state = make_state(problem, seed_layouts(problem, rows.packed, 1, np.random.default_rng(seed))[0])
     kinds = schedule((1.0,) * len(KINDS), 400, np.random.default_rng(seed))
-    kernels.sweep(problem, state, kinds, np.uint64(seed), Rule(temperature, 0.2, 1e-3))
+    kernels.sweep(problem, state, kinds, np.uint64(seed), Rule(temperature, 0.2, 1e-3, 1e-3))
     kernels.finish(problem, state)
     present = state.place[state.cell // problem.slots] * problem.slots + state.cell % problem.slots
     for cells, score in ((present, state.score), (state.best.astype(np.int64), state.best_score[:2])):

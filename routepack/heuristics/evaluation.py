@@ -58,6 +58,15 @@ def smoothing(
 
 
 @inlined
+def levelling(state: State, x: int, y: int, change: IntArray) -> float:
+    """Half the change of the sum of squared cell attention when cell x gains ``change`` ticks, shape (stages,), and cell y loses them."""
+    total = 0.0
+    for s in range(state.attention.shape[1]):
+        total += np.float64(change[s]) * np.float64(change[s] + state.attention[x, s] - state.attention[y, s])
+    return total
+
+
+@inlined
 def attention_after(problem: Problem, state: State, h: int, x: int, y: int, change: IntArray) -> int:
     """A of row-shard h when cell x gains ``change`` ticks, shape (stages,), and cell y loses them; either may lie elsewhere."""
     total = 0

@@ -29,6 +29,7 @@ from routepack.heuristics.evaluation import (
     exchange_places,
     expert_cost,
     expert_pair,
+    levelling,
     peak_after,
     put,
     score_after,
@@ -65,12 +66,15 @@ class Rule(NamedTuple):
     mean
         Weight of the total in the chain's energy, beside 1 for the makespan.
     smooth
-        Weight of the sum of squared centred loads.
+        Weight of half the sum of squared centred loads.
+    level
+        Weight of half the sum of squared cell attention.
     """
 
     temperature: float
     mean: float
     smooth: float
+    level: float
 
 
 @inlined
@@ -183,6 +187,8 @@ def try_units(problem: Problem, state: State, i: int, j: int, y: int, slack: flo
     may, left = settles(problem, state, (a, cost_a, b, cost_b), makespan, total, slack, rule)
     if not may:
         return False
+    if slack >= 0:
+        left -= rule.level * levelling(state, x, y, room.change)
     if slack >= 0 and a != b:
         left -= rule.smooth * smoothing(state.load[a], state.load[b], problem.load[i], problem.load[j], room.layer)
     if left < 0:
@@ -217,6 +223,7 @@ def try_sums(problem: Problem, state: State, x: int, y: int, heavier: int, slack
     if not may:
         return False
     if slack >= 0:
+        left -= rule.level * levelling(state, x, y, room.change)
         left -= rule.smooth * smoothing(state.load[a], state.load[b], room.sums[0], room.sums[1], room.layer)
     if left < 0:
         return False

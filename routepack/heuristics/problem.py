@@ -72,6 +72,11 @@ class Problem(NamedTuple):
         return self.load.dtype == np.int32
 
     @property
+    def mean_attention(self) -> float:
+        """Mean attention of a cell over all stages, in ticks."""
+        return float(self.attention.sum()) / self.cells or 1.0
+
+    @property
     def mean_load(self) -> float:
         """Mean load of a rank in a layer of a row-shard, in the scale of ``load``."""
         layers = max(1, int((self.load != 0).any(axis=(0, 1)).sum()))
@@ -147,4 +152,3 @@ def make_problem(instance: Instance, rank_of_expert: IntArray, rows: int) -> Pro
         equal_samples=int(options.equal_samples),
     )
     return with_placement(problem, instance, rank_of_expert)
-

@@ -5,6 +5,7 @@ All chains make the same kind of proposal at the same time and draw the same cou
 walk the same trajectories. This is the kernels' test oracle, the baseline of their speed, and the search where numba is missing.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,15 @@ class _Chains:
         makespan = by_shard.max(axis=1).sum(axis=1) if self.problem.row_sync else by_shard.sum(axis=2).max(axis=1)
         return makespan, cost.sum(axis=1)
 
-    def settle(self, allowed: Bools, place: IntArray, cost: IntArray, smoothing: NDArray[np.float64] | float = 0.0) -> Bools:
+    def levelling(self, x: IntArray, y: IntArray, change: IntArray) -> NDArray[np.float64]:
+        attention, k = self.state.attention, self.k
+        total = np.zeros(len(k))
+        for stage in range(attention.shape[2]):
+            delta = change[:, stage]
+            total += delta.astype(np.float64) * (delta + attention[k, x, stage] - attention[k, y, stage]).astype(np.float64)
+        return total
+
+    def settle(self, allowed: Bools, place: IntArray, cost: IntArray, surrogate: Sequence[NDArray[np.float64]] = ()) -> Bools:
         """Decide about proposals that lead to these places and costs; store what the accepted ones change in both and in the score."""
         s = self.state
         take: Bools
@@ -138,7 +147,10 @@ class _Chains:
             take = (rise < 0) | ((rise == 0) & (total_rise < 0)) | level
         else:
             left = self.slack - rise - self.rule.mean * total_rise
-            take = (left >= -SMOOTH_REACH * self.rule.temperature) & (left - self.rule.smooth * smoothing >= 0)
+            take = left >= -SMOOTH_REACH * self.rule.temperature
+            for part in surrogate:
+                left = left - part
+            take &= left >= 0
         take &= allowed
         worse = (rise > 0) | ((rise == 0) & (total_rise > 0))
         self.store_best(np.flatnonzero(take & worse & (s.best_score[:, 2] == 1)))
@@ -227,7 +239,8 @@ class _Chains:
         cost[k, a] = self.attention(a, x, y, change) + self.experts(s.load[k, a] + shift, s.mass[k, a] + heavier)
         apart = np.flatnonzero(a != b)
         cost[apart, b[apart]] = (self.attention(b, x, y, change) + self.experts(s.load[k, b] - shift, s.mass[k, b] - heavier))[apart]
-        done = self.settle(allowed, s.place, cost, self.smoothing(a, b, shift))
+        surrogate = (self.rule.level * self.levelling(x, y, change), self.rule.smooth * self.smoothing(a, b, shift))
+        done = self.settle(allowed, s.place, cost, surrogate)
         n = np.flatnonzero(done)
         s.load[n, a[n]] += shift[n]
         s.load[n, b[n]] -= shift[n]

@@ -44,6 +44,9 @@ class SearchParams:
     smooth
         Weight of the sum of squared centred loads over twice the mean load, at the first temperature; it falls as the root of the
         temperature.
+    level
+        The same for squared cell attention over twice the mean cell; it falls to nothing as the longest unit nears a mean cell, since
+        cells cannot be even then, and like cells do better side by side.
     descent
         Share of the budget for the last descent by the exact tuple.
     kinds
@@ -59,6 +62,7 @@ class SearchParams:
     cold: float = 7e-6
     mean: float = 1.0
     smooth: float = 10.0
+    level: float = 3.0
     descent: float = 0.06
     kinds: tuple[float, ...] = (0.3, 0.3, 0.1, 0.1, 3.0, 2.0, 0.03, 0.03)
     culling: float = 0.14
@@ -222,7 +226,9 @@ class Search:
         ranks = problem.load.shape[1]
         cooled = math.sqrt(max(temperature, 0.0) / (params.hot * self.start))
         smooth = params.smooth * cooled / (ranks * problem.mean_load)
-        return Rule(temperature, params.mean / problem.shards, smooth)
+        largest = float(problem.attention.sum(axis=1).max())
+        level = params.level * cooled * max(0.0, 1.0 - largest / problem.mean_attention) / problem.mean_attention
+        return Rule(temperature, params.mean / problem.shards, smooth, level)
 
     def run(self, temperature: float, until: float) -> None:
         """Sweep the whole population at one temperature until a share of progress."""

@@ -6,7 +6,10 @@ from numpy.typing import NDArray
 from routepack.compiled import compiled
 from routepack.heuristics.packing import open_cells
 from routepack.heuristics.problem import Problem
+from routepack.heuristics.state import exact_score
 from routepack.window import IntArray
+
+LEAST_SEEDS = 4
 
 
 def arrange(problem: Problem, cell_of_unit: IntArray) -> IntArray:
@@ -155,7 +158,9 @@ def edp_aware_pairing(problem: Problem, rng: np.random.Generator) -> IntArray | 
 def fresh_layout(problem: Problem, packed: IntArray, rng: np.random.Generator) -> IntArray:
     """One random start: randomised best fit, or the given packing where that finds no room."""
     layout = None if problem.equal_samples else randomized_best_fit(problem, rng)
-    return seed_layouts(problem, packed, 1, rng)[0] if layout is None else layout
+    if layout is not None:
+        return layout
+    return packed if problem.equal_samples else arrange(problem, packed)
 
 
 def seed_layouts(problem: Problem, packed: IntArray, count: int, rng: np.random.Generator) -> list[IntArray]:
@@ -164,7 +169,7 @@ def seed_layouts(problem: Problem, packed: IntArray, count: int, rng: np.random.
 
     The first is the given packing arranged in rows of like length. The others alternate between window shuffle, randomised best fit and
     EDP-aware pairing [1]_; where one of them finds no room under the cap, the first takes its place. With equal sample counts, which these
-    do not keep, all are the given one.
+    do not keep, all are the given one. Of at least four, those that score best are taken, best first.
 
     Parameters
     ----------
@@ -185,8 +190,8 @@ def seed_layouts(problem: Problem, packed: IntArray, count: int, rng: np.random.
         return [packed] * count
     first = arrange(problem, packed)
     layouts = [first]
-    while len(layouts) < count:
-        seed = (window_shuffle, randomized_best_fit, edp_aware_pairing)[len(layouts) % 3]
+    while len(layouts) < max(count, LEAST_SEEDS):
+        seed = (edp_aware_pairing, window_shuffle, randomized_best_fit)[len(layouts) % 3 - 1]
         layout = seed(problem, rng)
         layouts.append(first if layout is None else layout)
-    return layouts
+    return sorted(layouts, key=lambda cells: exact_score(problem, cells))[:count]
