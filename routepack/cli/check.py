@@ -48,10 +48,22 @@ def command(ctx: click.Context, update: bool, as_json: bool) -> None:
 
 def _print(verdicts: "list[Verdict]", faults: list[str]) -> None:
     rows = [
-        (f"{v.suite} {v.name}", number(v.windows), percent(v.gap, 3), percent(v.recorded_gap, 3), "FAILED" if v.faults else "passed")
+        (
+            f"{v.suite} {v.name}",
+            number(v.windows),
+            percent(v.gap, 3),
+            percent(v.recorded_gap, 3),
+            _word(v.gap, v.recorded_gap, bool(v.faults)),
+        )
         for v in verdicts
     ]
     print_table(("method or bound", "windows", "mean gap", "recorded", ""), rows)
     for fault in faults[:20]:
         click.echo(fault)
     click.echo(plural(len(faults), "fault") if faults else "nothing got worse")
+
+
+def _word(gap: float | None, recorded: float | None, failed: bool) -> str:
+    if failed:
+        return "FAILED"
+    return "better" if gap is not None and recorded is not None and gap < recorded else "passed"
