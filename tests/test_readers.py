@@ -1,6 +1,9 @@
 """Routed experts of every framework become the right counts, or one line that names the sample."""
 
 import itertools
+import re
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +86,18 @@ def test_an_expert_named_twice_in_a_token_counts_once(dtype, top_k):
         trace = one("array", {"routes": routes, "tokens": 6}, model)
         assert trace.demand[0].tolist() == known.tolist()
         assert trace.facts.repeated_choices == 1
+
+
+def test_a_long_sample_split_over_threads_counts_alike_and_names_the_first_fault():
+    model = ModelShape(16, np.arange(16), 16, 4)
+    rows = np.random.default_rng(0).random((400, 16, 16)).argsort(axis=2)[:, :, :4].astype(np.uint8)
+    routes = np.tile(rows, (100, 1, 1))  # 2.5 MB
+    trace = one("vllm", {"routed_experts": routes}, model)
+    known = [np.bincount(routes[:, layer].ravel(), minlength=16).tolist() for layer in range(16)]
+    assert trace.demand[0].tolist() == known
+    assert trace.facts.rows_counted == 40_000
+    routes[[30_000, 39_000], 3, 1] = 99
+    assert "routes[30000] names expert 99" in refusal("vllm", {"routed_experts": routes}, model)
 
 
 def test_rows_of_minus_one_are_unknown_and_partly_unknown_rows_refused():
@@ -195,6 +210,24 @@ def test_packed_rows_are_cut_by_cumulative_lengths():
     assert trace.sample_ids == ("a", "b")
     assert "cumulative lengths" in refusal("ms-swift", record | {"cu_seqlens": [0, 3, 7]})
     assert "cumulative lengths" in refusal("ms-swift", record | {"cu_seqlens": [0, 4, 3]})
+
+
+def test_memory_stays_below_twice_the_counts():
+    model = ModelShape(48, np.arange(48), 128, 8)
+    routes = np.random.default_rng(0).random((20, 48, 128)).argsort(axis=2)[:, :, :8].astype(np.uint8)
+    one("vllm", {"routed_experts": routes}, model)  # compiles
+    tracemalloc.start()
+    trace = count(({"routed_experts": routes} for _ in range(500)), "vllm", model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * trace.demand.nbytes  # 12 MB
+
+
+def test_the_python_of_the_page_does_what_it_says():
+    page = (Path(__file__).resolve().parents[1] / "docs" / "traces.md").read_text()
+    exec(re.search(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1], {})
+    for form in FORMATS:
+        assert f"`{form}`" in page
 
 
 def test_a_sample_that_is_refused_leaves_the_counter_as_it_was():

@@ -1,5 +1,7 @@
 """Counts of one sample after the other, in the array that the window will use."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,8 @@ from routepack.instances.readers.routes import LastRow, SampleRoutes
 from routepack.window import INT32_MAX
 
 CHUNK = 1 << 19  # bytes of routes that are looked at and counted at a time, so that they stay in a near cache
+SHARE = 1 << 20  # bytes of routes that are worth a thread
+MAX_THREADS = 8
 GROWTH = 8  # the array grows by one in so many samples, in place
 
 
@@ -65,7 +69,8 @@ class RouteCounter:
         self._last_row = last_row
         self._shape = (len(model.moe_layers), model.experts)
         self._counts: NDArray[np.int32] = np.zeros((0, *self._shape), dtype=np.int32)
-        self._last: NDArray[np.int64] = np.empty(self._shape, dtype=np.int64)
+        self._threads = min(MAX_THREADS, os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(self._threads)  # starts threads when they are first needed
         self.lengths: list[int] = []
         self.facts = SampleFacts()
 
@@ -124,9 +129,22 @@ class RouteCounter:
             first, last = int(positions[0]), int(positions[-1])
             routes = routes[:, first : last + 1] if last - first + 1 == len(positions) else routes[:, positions]
         routes = np.require(routes, requirements=["C", "W"])  # a copy only of what is neither
-        facts = count_rows(routes, line, self._last)
+        facts = self._count_rows(routes, line)
         facts.unknown_tokens = tokens - facts.rows_counted
         self._check_capture(line, facts)
+        return facts
+
+    def _count_rows(self, routes: NDArray[Any], line: NDArray[np.int32]) -> SampleFacts:
+        parts = min(self._threads, routes.nbytes // SHARE)
+        if parts < 2:
+            return count_rows(routes, line)
+        ends = [len(routes) * n // parts for n in range(parts + 1)]
+        counts = np.zeros((parts, *self._shape), dtype=np.int32)
+        found = self._pool.map(count_rows, [routes] * parts, counts, ends[:-1], ends[1:])
+        facts = SampleFacts()
+        for part in found:  # in the order of the rows, so that the first fault is the one that is raised
+            facts.add(part)
+        counts.sum(axis=0, dtype=np.int32, out=line)
         return facts
 
     def _check_capture(self, line: NDArray[np.int32], facts: SampleFacts) -> None:
@@ -147,7 +165,7 @@ def check_tokens(tokens: int) -> int:
     return tokens
 
 
-def count_rows(routes: NDArray[Any], counts: NDArray[np.int32], last: NDArray[np.int64]) -> SampleFacts:
+def count_rows(routes: NDArray[Any], counts: NDArray[np.int32], begin: int = 0, end: int | None = None) -> SampleFacts:
     """
     Add routes to counts.
 
@@ -157,8 +175,8 @@ def count_rows(routes: NDArray[Any], counts: NDArray[np.int32], last: NDArray[np
         Ids of the MoE layers, C-contiguous, shape (rows, L, k).
     counts
         Shape (L, E).
-    last
-        Scratch, shape (L, E).
+    begin, end
+        Rows to add; all of them by default.
 
     Raises
     ------
@@ -168,16 +186,18 @@ def count_rows(routes: NDArray[Any], counts: NDArray[np.int32], last: NDArray[np
     facts = SampleFacts()
     found = np.zeros(7, dtype=np.int64)
     step = max(1, CHUNK // max(1, routes[:1].nbytes))
-    for begin in range(0, len(routes), step):
-        chunk = routes[begin : begin + step]
-        facts.repeated_rows += kernels.repeated_rows(routes, begin, begin + len(chunk))
+    last = np.empty(counts.shape, dtype=np.int64)
+    stop = len(routes) if end is None else end
+    for row in range(begin, stop, step):
+        chunk = routes[row : min(stop, row + step)]
+        facts.repeated_rows += kernels.repeated_rows(routes, row, row + len(chunk))
         unsigned = chunk.view(f"u{chunk.itemsize}")
         if _is_plain(unsigned, counts.shape[1]):
             kernels.count_plain(unsigned, counts)
             facts.rows_counted += len(chunk)
             continue
         kernels.count_careful(chunk, counts, last, found)
-        _check_status(found, begin, counts.shape[1])
+        _check_status(found, row, counts.shape[1])
         facts.rows_counted += int(found[kernels.KNOWN])
         facts.unwritten_rows += int(found[kernels.UNWRITTEN])
         facts.repeated_choices += int(found[kernels.REPEATED])
