@@ -1,12 +1,12 @@
 """Many runs in parallel, each written down when it ends; a study that was stopped goes on where it stopped."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from routepack.errors import InvalidInstance
-from routepack.studies.records import Record, load, open_store
+from routepack.studies.records import Key, Record, load, open_store
 from routepack.studies.runs import Run, check_method
 from routepack.studies.suites import Case, default_methods, find_cases
 from routepack.studies.workers import workers
@@ -43,9 +43,9 @@ class Design:
         pairs += [(None, attempts) for attempts in self.attempts_limits]
         return pairs or [(1.0, None)]
 
-    def runs(self) -> list[Run]:
+    def cases(self) -> list[Case]:
         """
-        List the runs, window by window; each window is read once for its fingerprint.
+        List the windows.
 
         Raises
         ------
@@ -56,13 +56,17 @@ class Design:
             check_method(method)
         if self.seeds < 1 or any(not seconds >= 0 for seconds in self.time_limits) or any(n < 0 for n in self.attempts_limits):
             raise InvalidInstance("study: seeds must be at least 1, limits at least 0.")
-        cases = dict.fromkeys(case for source in self.sources for case in find_cases(source))
-        runs: list[Run] = []
-        for case in cases:
-            name, sha256 = _identity(case)
-            wanted = itertools.product(self.methods or default_methods(case), self.limits(), range(self.seeds))
-            runs += [Run(case, name, sha256, method, seconds, attempts, seed) for method, (seconds, attempts), seed in wanted]
-        return list({run.key: run for run in runs}.values())
+        return list(dict.fromkeys(case for source in self.sources for case in find_cases(source)))
+
+    def size(self, cases: list[Case]) -> int:
+        """Count the runs on so many windows."""
+        return sum(len(self.methods or default_methods(case)) for case in cases) * len(self.limits()) * self.seeds
+
+    def runs(self, case: Case) -> Iterator[Run]:
+        """Yield the runs on a window, which is read for its fingerprint."""
+        name, sha256 = _identity(case)
+        for method, (seconds, attempts), seed in itertools.product(self.methods or default_methods(case), self.limits(), range(self.seeds)):
+            yield Run(case, name, sha256, method, seconds, attempts, seed)
 
 
 def _identity(case: Case) -> tuple[str, str]:
@@ -91,7 +95,7 @@ def run_study(
     backend
         ``loky`` for processes of this machine, ``ray`` or ``dask`` for the workers of a cluster.
     report
-        Called with the runs that are done, their number in all, and the last record; first with ``None``.
+        Called with the runs that are done, their number in all, and the last record; first and last with ``None``.
 
     Returns
     -------
@@ -103,15 +107,26 @@ def run_study(
     InvalidInstance
         The design is wrong, or the backend is unknown or not installed.
     """
-    runs = design.runs()
+    cases = design.cases()
+    total = design.size(cases)
+    wanted: set[Key] = set()
+    there: list[Key] = []
     with open_store(folder) as store, workers(backend, jobs) as work:
         known = store.done()
-        pending = [run for run in runs if run.key not in known]
-        done = len(runs) - len(pending)
-        report(done, len(runs), None)
-        for record in work(pending):
+
+        def pending() -> Iterator[Run]:
+            for run in itertools.chain.from_iterable(map(design.runs, cases)):
+                if run.key in wanted:  # another file may hold the same window
+                    continue
+                wanted.add(run.key)
+                if run.key in known:
+                    there.append(run.key)
+                else:
+                    yield run
+
+        report(0, total, None)
+        for done, record in enumerate(work(pending()), start=1):
             store.append(record)
-            done += 1
-            report(done, len(runs), record)
-    wanted = {run.key for run in runs}
+            report(done + len(there), total, record)
+        report(len(wanted), len(wanted), None)
     return [record for record in load(folder) if record.key in wanted]

@@ -1,18 +1,19 @@
 """Runs on the workers of a machine or a cluster, their records as they come."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
 from routepack.errors import InvalidInstance
-from routepack.studies.records import Record
+from routepack.studies.records import Key, Record
 from routepack.studies.runs import Run, execute
 
 BACKENDS = ("loky", "ray", "dask")
 AHEAD = "2*n_jobs"  # runs that are handed out before one of them ends
 
-Workers = Callable[[list[Run]], Iterator[Record]]
+Workers = Callable[[Iterator[Run]], Iterator[Record]]
 
 
 @contextmanager
@@ -60,25 +61,27 @@ def _stream(joblib: Any, backend: str, tasks: Iterable[Any], jobs: int) -> Itera
     return records
 
 
-def _on_this_machine(joblib: Any, runs: list[Run], jobs: int) -> Iterator[Record]:
+def _on_this_machine(joblib: Any, runs: Iterator[Run], jobs: int) -> Iterator[Record]:
     """Do runs in processes; where a process dies, do what it may have been at one by one, to find the run that kills it."""
-    left = {run.key: run for run in runs}
-    while left:
+
+    def tasks(sent: list[Run]) -> Iterator[Any]:
+        for run in runs:
+            sent.append(run)
+            yield joblib.delayed(execute)(run)
+
+    broken = True
+    while broken:
         sent: list[Run] = []
-
-        def tasks(handed: list[Run], waiting: list[Run]) -> Iterator[Any]:
-            for run in waiting:
-                handed.append(run)
-                yield joblib.delayed(execute)(run)
-
+        ended: set[Key] = set()
+        broken = False
         try:
-            for record in _stream(joblib, "loky", tasks(sent, list(left.values())), jobs):
-                left.pop(record.key, None)
+            for record in _stream(joblib, "loky", tasks(sent), jobs):
+                ended.add(record.key)
                 yield record
         except BrokenProcessPool:
-            for run in [run for run in sent if run.key in left]:
-                left.pop(run.key)
-                yield _alone(joblib, run)
+            broken = True
+        if broken:
+            yield from (_alone(joblib, run) for run in sent if run.key not in ended)
 
 
 def _alone(joblib: Any, run: Run) -> Record:
@@ -109,10 +112,10 @@ def _on_ray(joblib: Any, jobs: int) -> Iterator[Workers]:
         ray.init(log_to_driver=False, include_dashboard=False, configure_logging=False)
     ray_joblib.register_ray()
 
-    def run_batches(runs: list[Run]) -> Iterator[Record]:
+    def run_batches(runs: Iterator[Run]) -> Iterator[Record]:
         with joblib.parallel_config(backend="ray", n_jobs=jobs), joblib.Parallel(batch_size=1) as parallel:
-            for first in range(0, len(runs), jobs):
-                yield from parallel(joblib.delayed(execute)(run) for run in runs[first : first + jobs])
+            while batch := list(itertools.islice(runs, jobs)):
+                yield from parallel(joblib.delayed(execute)(run) for run in batch)
 
     yield run_batches
     if started:
