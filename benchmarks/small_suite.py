@@ -12,12 +12,12 @@ from routepack.cost import Score
 from routepack.cost_model import CostModel, Stage
 from routepack.errors import Infeasible
 from routepack.exact import Settings, solve_layout
+from routepack.fewest_rows import decide_rows
 from routepack.heuristics.placement import lpt_swap
 from routepack.instance import Instance, Options
 from routepack.instances.instance_form import instance_to_dict
 from routepack.layout_problem import LayoutProblem, layout_of_cells
 from routepack.plan import Placement
-from routepack.fewest_rows import decide_rows
 from routepack.solvers.outcome import Status
 from routepack.topology import Topology
 from routepack.window import Window
