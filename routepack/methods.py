@@ -16,8 +16,9 @@ from routepack.heuristics.baselines import first_fit_rows, karmarkar_karp, row_b
 from routepack.heuristics.migration import place_from, relabel
 from routepack.heuristics.problem import Problem, make_problem
 from routepack.heuristics.rows_placement import Replacer
-from routepack.heuristics.search import Found, Search, SearchParams
+from routepack.heuristics.search import Search
 from routepack.heuristics.seeds import fresh_layout, seed_layouts
+from routepack.heuristics.terms import Found, SearchParams
 from routepack.instance import Instance
 from routepack.layout_problem import cells_of_layout, layout_of_cells
 from routepack.plan import Placement, Plan

@@ -11,7 +11,7 @@ from routepack.cost import Score, objective
 from routepack.errors import InvalidInstance, RoutePackError
 from routepack.heuristics import placement
 from routepack.heuristics.draws import KINDS
-from routepack.heuristics.search import SearchParams
+from routepack.heuristics.terms import SearchParams
 from routepack.studies import best_known, check
 from routepack.studies.measured import Outcome, outcomes
 

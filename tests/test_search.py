@@ -12,13 +12,13 @@ from routepack.budget import Budget
 from routepack.cost import cost
 from routepack.fewest_rows import decide_rows
 from routepack.heuristics import kernels, reference
+from routepack.heuristics.acceptance import Rule
 from routepack.heuristics.annealing import anneal, anneal_single, multi_start
 from routepack.heuristics.draws import KINDS, below, below_scalar, mix, schedule
-from routepack.heuristics.kernels import Rule
 from routepack.heuristics.problem import make_problem
 from routepack.heuristics.resampling import Families, inverse_temperature_step, systematic
 from routepack.heuristics.rows_placement import Replacer
-from routepack.heuristics.search import Search, SearchParams
+from routepack.heuristics.search import Search
 from routepack.heuristics.seeds import (
     arrange,
     edp_aware_pairing,
@@ -28,6 +28,7 @@ from routepack.heuristics.seeds import (
     window_shuffle,
 )
 from routepack.heuristics.state import exact_score, make_state, one_replica, replica, stack
+from routepack.heuristics.terms import SearchParams
 from routepack.layout_problem import layout_of_cells
 from routepack.plan import Placement, Plan
 from routepack.planner import solve

@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from routepack.heuristics.resampling import Families, inverse_temperature_step, systematic
-from routepack.heuristics.search import EXACT, Found, Search
+from routepack.heuristics.search import EXACT, Search
+from routepack.heuristics.terms import Found
 
 REPLACE_UNTIL = 0.95
 SHARE = 0.25

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from routepack.compiled import called, compiled, inlined
+from routepack.heuristics.acceptance import Rule, keep_best, settles, store_best
 from routepack.heuristics.draws import (
     CELL_SWAP,
     GUIDED_MOVE,
@@ -13,7 +14,6 @@ from routepack.heuristics.draws import (
     KINDS,
     LEVELS,
     LOW,
-    NEAR,
     NEAR_SWAP,
     PAIR_SWAP,
     ROW_SHARD_SWAP,
@@ -30,7 +30,6 @@ from routepack.heuristics.evaluation import (
     expert_cost,
     expert_pair,
     levelling,
-    peak_after,
     put,
     score_after,
     score_after_exchange,
@@ -39,11 +38,10 @@ from routepack.heuristics.evaluation import (
     smoothing,
     take,
 )
+from routepack.heuristics.picks import guided_unit, near_unit, partner, slot_of
 from routepack.heuristics.problem import Problem
 from routepack.heuristics.state import State
 from routepack.window import IntArray
-
-SMOOTH_REACH = 4.0
 
 
 class Scratch(NamedTuple):
@@ -53,109 +51,6 @@ class Scratch(NamedTuple):
     sums: NDArray[np.int32]
     change: IntArray
     layer: NDArray[np.float32]
-
-
-class Rule(NamedTuple):
-    """
-    When a proposal is taken.
-
-    Parameters
-    ----------
-    temperature
-        In ticks; negative accepts by the exact tuple, never uphill.
-    mean
-        Weight of the total in the chain's energy, beside 1 for the makespan.
-    smooth
-        Weight of half the sum of squared centred loads.
-    level
-        Weight of half the sum of squared cell attention.
-    """
-
-    temperature: float
-    mean: float
-    smooth: float
-    level: float
-
-
-@inlined
-def settles(
-    problem: Problem, state: State, change: tuple[int, int, int, int], makespan: int, total: int, slack: float, rule: Rule
-) -> tuple[bool, float]:
-    """
-    Whether a proposal may be taken as far as its score decides, and the slack that smoothing has left.
-
-    ``change`` is (a, J of a, b, J of b); a negative slack asks for the exact tuple not to rise.
-    """
-    makespan_rise, total_rise = makespan - state.score[0], total - state.score[1]
-    if slack >= 0:
-        left = slack - makespan_rise - rule.mean * total_rise
-        return left >= -SMOOTH_REACH * rule.temperature, left
-    if makespan_rise or total_rise:
-        return makespan_rise < 0 or (makespan_rise == 0 and total_rise < 0), 0.0
-    a, cost_a, b, cost_b = change
-    return peak_after(state, a, cost_a, b, cost_b) <= peak_after(state, a, state.cost[a], b, state.cost[b]), 0.0
-
-
-@inlined
-def keep_best(problem: Problem, state: State, makespan: int, total: int) -> None:
-    """Before the present layout is left for another score, store it if it is the best so far; then note whether the next one is better."""
-    if state.best_score[2] and (makespan > state.score[0] or (makespan == state.score[0] and total > state.score[1])):
-        store_best(problem, state)
-    if makespan < state.best_score[0] or (makespan == state.best_score[0] and total < state.best_score[1]):
-        state.best_score[0] = makespan
-        state.best_score[1] = total
-        state.best_score[2] = 1
-
-
-@inlined
-def store_best(problem: Problem, state: State) -> None:
-    """Write the present layout to ``best``, by place."""
-    for i in range(problem.units):
-        c = state.cell[i]
-        state.best[i] = state.place[c // problem.slots] * problem.slots + c % problem.slots
-    state.best_score[2] = 0
-
-
-@inlined
-def slot_of(problem: Problem, state: State, c: int) -> int:
-    """DP slot on which a cell stands."""
-    return state.place[c // problem.slots] // problem.rows * problem.slots + c % problem.slots
-
-
-@inlined
-def guided_unit(problem: Problem, state: State, bits: np.uint64, choice: np.uint64) -> int:
-    """Pick a unit where it hurts: a random row of the slowest shard, its slot with the most attention or, half of the time, any slot."""
-    row = below_scalar(choice >> U32, problem.rows)
-    if problem.row_sync:
-        h = state.entity[row]
-        for g in range(1, problem.shards):
-            other = state.entity[g * problem.rows + row]
-            if state.cost[other] > state.cost[h]:
-                h = other
-    else:
-        slowest = 0
-        for g in range(1, problem.shards):
-            if state.shard[g] > state.shard[slowest]:
-                slowest = g
-        h = state.entity[slowest * problem.rows + row]
-    c = h * problem.slots + below_scalar(((choice >> np.uint64(13)) & np.uint64(0x7FFFF)) << np.uint64(13), problem.slots)
-    if choice & np.uint64(4096):
-        most = np.int64(-1)
-        for other in range(h * problem.slots, (h + 1) * problem.slots):
-            ticks = np.int64(0)
-            for s in range(state.attention.shape[1]):
-                ticks += state.attention[other, s]
-            if ticks > most:
-                most = ticks
-                c = other
-    return state.members[c, below_scalar(bits, state.occupancy[c])]
-
-
-@inlined
-def near_unit(problem: Problem, i: int, bits: np.uint64) -> int:
-    """Pick a unit whose length ranks at most `NEAR` above or below that of unit i."""
-    rank = problem.rank[i] - NEAR + below_scalar(bits, 2 * NEAR + 1)
-    return problem.by_length[min(max(rank, 0), problem.units - 1)]
 
 
 @inlined
@@ -233,17 +128,6 @@ def try_sums(problem: Problem, state: State, x: int, y: int, heavier: int, slack
     state.mass[b] -= heavier
     set_costs(problem, state, a, cost_a, b, cost_b, makespan, total)
     return True
-
-
-@inlined
-def partner(problem: Problem, state: State, y: int, j: int, wanted: int) -> int:
-    """Pick the unit of cell y, other than j, whose length is nearest to the wanted one; the empty unit counts as length 0."""
-    best, apart = problem.units, abs(wanted)
-    for k in range(state.occupancy[y]):
-        unit = state.members[y, k]
-        if unit != j and abs(wanted - problem.length[unit]) < apart:
-            best, apart = unit, abs(wanted - problem.length[unit])
-    return best
 
 
 @inlined

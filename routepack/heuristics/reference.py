@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from routepack.heuristics.acceptance import SMOOTH_REACH, Rule
 from routepack.heuristics.draws import (
     CELL_SWAP,
     GUIDED_MOVE,
@@ -28,7 +29,6 @@ from routepack.heuristics.draws import (
     below,
     mix,
 )
-from routepack.heuristics.kernels import SMOOTH_REACH, Rule
 from routepack.heuristics.problem import Problem
 from routepack.heuristics.state import State, expert_costs
 from routepack.window import IntArray
