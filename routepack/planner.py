@@ -133,9 +133,9 @@ def solve(
 
 def _with_proofs(instance: Instance, result: Result) -> Result:
     """Hold the score against stronger bounds where closed forms leave a gap."""
-    if (result.gap or 0.0) <= CLOSE:
-        return result
-    bound = best_cheap_bound(instance, result.bound, result.rows.count)
+    bound = result.bound
+    if (result.gap or 0.0) > CLOSE:
+        bound = best_cheap_bound(instance, bound, result.rows.count)
     return dataclasses.replace(result, bound=bound, placement_bound=max(result.placement_bound, bound, key=lambda proof: proof.value))
 
 

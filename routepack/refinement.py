@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from routepack.budget import Budget
+from routepack.errors import InvalidInstance
 from routepack.exact import ExactOutcome, Settings, solve_exact
 from routepack.exact_placement import solve_joint
 from routepack.instance import Instance
@@ -19,6 +20,7 @@ EXACT = ("cp-sat", "milp")
 NEIGHBOURHOODS = ("lns", "anneal+lns")
 JOINT_UNITS, JOINT_EXPERTS = 12, 32
 SLICES = 20
+MAX_TERMS = 100_000  # of loads in a model: larger ones take longer to build than a time limit allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def refine(
     Raises
     ------
     InvalidInstance
-        The solver is not installed.
+        The solver is not installed, or the window is too large to be modelled whole.
     """
     settings = Settings("milp" if method == "milp" else "cp-sat", solver, threads, seed, log)
     placement = Placement(start.rank_of_expert)
@@ -86,7 +88,10 @@ def refine(
         problem = LayoutProblem.of(instance, placement, num_rows)
         limit = Budget(budget.seconds, SLICES if budget.seconds is None else None, budget.interrupted, budget.report, budget.started)
         return Refined(start.rank_of_expert, improve_by_lns(problem, start.cells, budget=limit, seed=seed, settings=settings))
-    window = instance.window
+    window, topology = instance.window, instance.topology
+    terms = len(start.cells) * num_rows * topology.num_shards * window.num_layers * topology.ep
+    if terms > MAX_TERMS:
+        raise InvalidInstance(f"method = {method!r} builds {terms:,} terms for this window, over {MAX_TERMS:,}; use anneal or anneal+lns.")
     joint = replace and len(start.cells) <= JOINT_UNITS and window.num_layers * window.num_experts <= JOINT_EXPERTS
     if joint:
         outcome = solve_joint(instance, num_rows, (start.cells, placement), budget=budget, settings=settings)

@@ -101,6 +101,17 @@ def test_infeasible_windows_are_refused_with_reason_and_remedy(method):
         solve(Instance(Window([12, 3], np.ones((2, 1, 2), int)), Topology(2, 2, 2), 10), method=method, budget=Budget(attempts=SHORT))
 
 
+@pytest.mark.parametrize("method", ENGINES)
+def test_a_window_too_large_to_be_modelled_is_refused_before_the_engine_starts(method):
+    with pytest.raises(InvalidInstance, match=r"use anneal or anneal\+lns"):
+        solve(library.load("tinymoe-mixed-dp16-ep8"), method=method, budget=Budget(attempts=SHORT))
+
+
+def test_the_bound_for_the_placement_is_never_below_the_one_for_any():
+    result = solve(TWO_SHARDS, budget=Budget(attempts=SHORT))
+    assert result.placement_bound.value >= result.bound.value == 8  # the surrogate for any placement; aggregation for this one is 6
+
+
 def test_a_missing_solver_is_named():
     with pytest.raises(InvalidInstance, match="no_such_solver"):
         solve(TWO_SHARDS, method="milp", solver="no_such_solver", budget=Budget(attempts=SHORT))
