@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from routepack.compiled import inlined
+from routepack.compiled import called, inlined
 from routepack.heuristics.evaluation import peak_after
 from routepack.heuristics.problem import Problem
 from routepack.heuristics.state import State
@@ -62,7 +62,7 @@ def keep_best(problem: Problem, state: State, makespan: int, total: int) -> None
         state.best_score[2] = 1
 
 
-@inlined
+@called
 def store_best(problem: Problem, state: State) -> None:
     """Write the present layout to ``best``, by place."""
     for i in range(problem.units):

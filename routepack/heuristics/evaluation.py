@@ -105,7 +105,7 @@ def score_after(problem: Problem, state: State, a: int, cost_a: int, b: int, cos
     return makespan, total
 
 
-@inlined
+@called
 def row_after(problem: Problem, state: State, row: int, a: int, cost_a: int, b: int, cost_b: int) -> int:
     """Largest J in a row when entities a and b cost so much."""
     most = np.int64(0)
@@ -143,7 +143,7 @@ def score_after_exchange(problem: Problem, state: State, a: int, b: int) -> int:
     return state.score[0] - state.row[row_a] - state.row[row_b] + after_a + after_b
 
 
-@inlined
+@called
 def peak_after(state: State, a: int, cost_a: int, b: int, cost_b: int) -> int:
     """Largest J when entities a and b cost so much."""
     most = np.int64(0)
@@ -157,7 +157,7 @@ def peak_after(state: State, a: int, cost_a: int, b: int, cost_b: int) -> int:
     return most
 
 
-@inlined
+@called
 def set_costs(problem: Problem, state: State, a: int, cost_a: int, b: int, cost_b: int, makespan: int, total: int) -> None:
     """Store new costs of entities a and b and every sum that follows."""
     state.shard[state.place[a] // problem.rows] += cost_a - state.cost[a]
@@ -172,7 +172,7 @@ def set_costs(problem: Problem, state: State, a: int, cost_a: int, b: int, cost_
     state.score[1] = total
 
 
-@inlined
+@called
 def put(problem: Problem, state: State, i: int, c: int, where: int) -> None:
     """Write unit i at a place in the list of cell c and add what it brings."""
     state.members[c, where] = i
@@ -185,7 +185,7 @@ def put(problem: Problem, state: State, i: int, c: int, where: int) -> None:
         state.attention[c, s] += problem.attention[i, s]
 
 
-@inlined
+@called
 def take(problem: Problem, state: State, i: int) -> None:
     """Remove unit i from its cell, closing the gap in the list with its last unit."""
     c = state.cell[i]
@@ -209,7 +209,7 @@ def shift_load(load_a: NDArray[np.int32], load_b: NDArray[np.int32], minus: NDAr
             load_b[p, layer] -= change
 
 
-@inlined
+@called
 def exchange_contents(state: State, x: int, y: int, change: IntArray) -> None:
     """Exchange the units of cells x and y; ``change`` is what x gains in attention, shape (stages,)."""
     occupancy_x, occupancy_y = state.occupancy[x], state.occupancy[y]

@@ -130,7 +130,7 @@ def try_sums(problem: Problem, state: State, x: int, y: int, heavier: int, slack
     return True
 
 
-@inlined
+@called
 def try_pairs(problem: Problem, state: State, i: int, j: int, bits: np.uint64, slack: float, rule: Rule, room: Scratch) -> bool:
     """Exchange unit i and perhaps another of its cell with unit j and the one of j's cell that balances the tokens best."""
     x, y = state.cell[i], state.cell[j]

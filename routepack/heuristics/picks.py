@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from routepack.compiled import inlined
+from routepack.compiled import called, inlined
 from routepack.heuristics.draws import NEAR, U32, below_scalar
 from routepack.heuristics.problem import Problem
 from routepack.heuristics.state import State
@@ -14,7 +14,7 @@ def slot_of(problem: Problem, state: State, c: int) -> int:
     return state.place[c // problem.slots] // problem.rows * problem.slots + c % problem.slots
 
 
-@inlined
+@called
 def guided_unit(problem: Problem, state: State, bits: np.uint64, choice: np.uint64) -> int:
     """Pick a unit where it hurts: a random row of the slowest shard, its slot with the most attention or, half of the time, any slot."""
     row = below_scalar(choice >> U32, problem.rows)

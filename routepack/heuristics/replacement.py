@@ -219,7 +219,7 @@ def _descend(weighted: IntArray, members: IntArray, load: IntArray, peaks: IntAr
         lead = np.zeros(num_ranks, dtype=np.int64)
         for h in range(load.shape[1]):
             lead[peak_ranks[0, h]] += 1 + peaks[0, h] - peaks[1, h]
-        order = np.argsort(-lead, kind="mergesort")
+        order = _by_lead(lead)
         for first in range(num_ranks):
             for second in range(num_ranks - 1, first, -1):
                 p, q = order[first], order[second]
@@ -237,6 +237,19 @@ def _descend(weighted: IntArray, members: IntArray, load: IntArray, peaks: IntAr
                 looked[p, q], looked[q, p] = swaps, swaps
         if swaps == before:
             break
+
+
+@compiled
+def _by_lead(lead: IntArray) -> IntArray:
+    """Ranks by falling lead, equal ones by number: an insertion sort of a few ranks, which compiles faster than numpy's."""
+    order = np.arange(len(lead))
+    for n in range(1, len(order)):
+        p, k = order[n], n
+        while k > 0 and lead[order[k - 1]] < lead[p]:
+            order[k] = order[k - 1]
+            k -= 1
+        order[k] = p
+    return order
 
 
 @compiled
