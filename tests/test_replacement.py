@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from routepack.cost import cost
 from routepack.errors import InvalidInstance
 from routepack.heuristics.placement import lpt
-from routepack.heuristics.replacement import replace_for_rows, row_shard_demand
+from routepack.heuristics.replacement import replace_for_rows
+from routepack.heuristics.row_demand import row_shard_demand
 from routepack.instance import Instance, placement_fault
 from routepack.plan import Layout, Placement, Plan
 from routepack.topology import Topology

@@ -83,7 +83,7 @@ class _Chains:
         self.k = np.arange(len(population.score))
         self.slack = np.zeros(len(self.k))
 
-    def guided_units(self, bits: NDArray[np.uint64], choice: NDArray[np.uint64]) -> IntArray:
+    def guided_units(self, bits: NDArray[np.uint64], choice: NDArray[np.uint64]) -> Any:
         p, s, k = self.problem, self.state, self.k
         row = below(choice >> U32, p.rows)
         if p.row_sync:
@@ -96,8 +96,7 @@ class _Chains:
         most = np.argmax(s.attention[k[:, None], cells].sum(axis=2), axis=1)
         c = h * p.slots + np.where(choice & np.uint64(4096), most, slot)
         member = ((bits * s.occupancy[k, c].astype(np.uint64)) >> U32).astype(np.int64)
-        units: IntArray = s.members[k, c, member].astype(np.int64)
-        return units
+        return s.members[k, c, member].astype(np.int64)
 
     def attention(self, h: IntArray, x: IntArray, y: IntArray, change: IntArray) -> IntArray:
         p, s = self.problem, self.state
@@ -171,10 +170,9 @@ class _Chains:
         s.best[k] = s.place[k[:, None], cell // slots] * slots + cell % slots
         s.best_score[k, 2] = 0
 
-    def slot_of(self, c: IntArray) -> IntArray:
+    def slot_of(self, c: IntArray) -> Any:
         p = self.problem
-        slot: IntArray = self.state.place[self.k, c // p.slots] // p.rows * p.slots + c % p.slots
-        return slot
+        return self.state.place[self.k, c // p.slots] // p.rows * p.slots + c % p.slots
 
     def try_units(self, i: IntArray, j: IntArray, y: IntArray) -> Bools:
         p, s, k = self.problem, self.state, self.k
@@ -212,9 +210,8 @@ class _Chains:
         also_j = np.array([self.partner(n, int(y[n]), int(j[n]), int(wanted[n])) for n in k.tolist()])
         gives, takes = np.stack([i, also_i]), np.stack([j, also_j])  # (2, chain)
 
-        def more(values: NDArray[Any]) -> NDArray[Any]:
-            difference: NDArray[Any] = values[takes].sum(axis=0, dtype=values.dtype) - values[gives].sum(axis=0, dtype=values.dtype)
-            return difference
+        def more(values: NDArray[Any]) -> Any:
+            return values[takes].sum(axis=0, dtype=values.dtype) - values[gives].sum(axis=0, dtype=values.dtype)
 
         longer, apart = more(p.length), x // p.slots != y // p.slots
         allowed = apart & (s.tokens[k, x] + longer <= p.cap) & (s.tokens[k, y] - longer <= p.cap)
@@ -289,8 +286,7 @@ class _Chains:
         return done
 
     def cell_sum(self, values: NDArray[Any], n: int, c: int) -> Any:
-        s = self.state
-        return values[s.members[n, c, : s.occupancy[n, c]]].sum(axis=0, dtype=values.dtype)
+        return values[self.state.members[n, c, : self.state.occupancy[n, c]]].sum(axis=0, dtype=values.dtype)
 
     def try_row_shards(self, a: IntArray, b: IntArray) -> Bools:
         p, s, k = self.problem, self.state, self.k

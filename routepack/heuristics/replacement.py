@@ -1,7 +1,6 @@
 """Re-placement: swap experts for the rows that are laid out, not for the sum of the window."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,30 +15,6 @@ PASS_LIMIT = 16
 KICK_SWAPS = 3
 WEIGHT_LEVELS = 1 << 20
 MAX_COST = 1 << 61
-
-
-def row_shard_demand(demand: NDArray[Any], row_shard_of_sample: IntArray, num_row_shards: int) -> IntArray:
-    """
-    Sum demand over the samples of each row-shard.
-
-    Parameters
-    ----------
-    demand
-        Token-slots of each sample, shape (N, L, E).
-    row_shard_of_sample
-        Row-shard of each sample, shape (N,), in [0, H).
-    num_row_shards
-        Row-shards H.
-
-    Returns
-    -------
-    IntArray
-        Token-slots of each row-shard, shape (H, L, E).
-    """
-    samples, layers, experts = demand.shape
-    total = np.zeros((num_row_shards, layers * experts), dtype=np.int64)
-    _accumulate(demand.reshape(samples, -1), row_shard_of_sample, total)
-    return total.reshape(num_row_shards, layers, experts)
 
 
 def replace_for_rows(
@@ -106,15 +81,6 @@ def _check(demand: IntArray, weights: NDArray[np.float64], placement: IntArray, 
         raise InvalidInstance(fault)
     if weights.shape != (shards,) or not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise InvalidInstance(f"weights has shape {weights.shape} or an entry below 0; give {shards} finite weights of at least 0.")
-
-
-@compiled
-def _accumulate(demand: NDArray[Any], row_shard_of_sample: IntArray, total: IntArray) -> None:
-    """Add rows of demand, shape (N, L * E), to the rows of total, shape (H, L * E)."""
-    for i in range(demand.shape[0]):
-        h = row_shard_of_sample[i]
-        for c in range(demand.shape[1]):
-            total[h, c] += demand[i, c]
 
 
 @compiled

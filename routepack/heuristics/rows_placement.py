@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from routepack.heuristics.problem import Problem, nanoseconds, with_placement
-from routepack.heuristics.replacement import replace_for_rows, row_shard_demand
+from routepack.heuristics.replacement import replace_for_rows
+from routepack.heuristics.row_demand import row_shard_demand
 from routepack.instance import Instance
 from routepack.window import IntArray
 
