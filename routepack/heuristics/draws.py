@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from routepack.compiled import inlined
 
-MOVE, SWAP, GUIDED_MOVE, GUIDED_SWAP, NEAR_SWAP, PAIR_SWAP, CELL_SWAP, ROW_SHARD_SWAP = range(8)
-KINDS = ("move", "swap", "guided move", "guided swap", "near swap", "pair swap", "cell swap", "row-shard swap")
+MOVE, SWAP, GUIDED_MOVE, GUIDED_SWAP, NEAR_SWAP, PAIR_SWAP, CELL_SWAP, ROW_SHARD_SWAP, LEVEL_SWAP = range(9)
+KINDS = ("move", "swap", "guided move", "guided swap", "near swap", "pair swap", "cell swap", "row-shard swap", "level swap")
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_A = np.uint64(0xBF58476D1CE4E5B9)

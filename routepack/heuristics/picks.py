@@ -51,6 +51,15 @@ def near_unit(problem: Problem, i: int, bits: np.uint64) -> int:
 
 
 @inlined
+def unit_beside(problem: Problem, state: State, i: int, bits: np.uint64, more: np.uint64) -> int:
+    """Pick a unit of another cell of the row-shard in which unit i lies; of its own where there is one slot."""
+    x = state.cell[i]
+    slot = x % problem.slots + 1 + below_scalar(bits, max(problem.slots - 1, 1))
+    c = x // problem.slots * problem.slots + slot % problem.slots
+    return state.members[c, below_scalar(more, state.occupancy[c])]
+
+
+@inlined
 def partner(problem: Problem, state: State, y: int, j: int, wanted: int) -> int:
     """Pick the unit of cell y, other than j, whose length is nearest to the wanted one; the empty unit counts as length 0."""
     best, apart = problem.units, abs(wanted)

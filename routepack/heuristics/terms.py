@@ -44,7 +44,7 @@ class SearchParams:
     smooth: float = 10.0
     level: float = 3.0
     descent: float = 0.06
-    kinds: tuple[float, ...] = (0.3, 0.3, 0.1, 0.1, 3.0, 2.0, 0.03, 0.03)
+    kinds: tuple[float, ...] = (0.3, 0.3, 0.1, 0.1, 3.0, 2.0, 0.03, 0.03, 2.0)
     culling: float = 0.14
     longest_step: float = 0.04
     shortest_step: float = 0.005
