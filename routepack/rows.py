@@ -14,6 +14,7 @@ from routepack.budget import Budget
 from routepack.certificate import WeightCertificate, check_weights
 from routepack.heuristics.packing import pack
 from routepack.heuristics.packing_dive import dive
+from routepack.heuristics.packing_exchange import exchange
 from routepack.heuristics.packing_reduction import forced_cells
 from routepack.tree_certificate import Filter, TreeCertificate, check_tree
 from routepack.window import IntArray
@@ -21,6 +22,9 @@ from routepack.window import IntArray
 MAX_TABLE = 1 << 26
 MAX_TYPES = 1500
 QUICK_TYPES = 600
+MAX_SEARCHED = 3000
+MANY_UNITS = 1000  # too many for dives to be quick
+EXCHANGES = (10_000_000, 100_000_000, 300_000_000)  # trials
 SEED = 0
 EFFORTS = ((4, 300), (36, 20_000))  # dives, then nodes of a tree
 
@@ -177,9 +181,28 @@ def settle(lengths: IntArray, capacity: int, slots: int = 1, row_multiple: int =
         forced, rest = forced_cells(lengths, capacity)
         task = replace(task, forced=forced, rest=rest)
         goal = task.goal(found.needed) - len(forced)
-        found = task.better(found, pack(lengths[rest], capacity, goal) if len(rest) else rest)
+        if len(rest):
+            found = _searched(found, task, goal)
     if task.open(found):
         found = _relaxed(found, task)
+    return found
+
+
+def _searched(found: Settled, task: Task, goal: int) -> Settled:
+    """Search for so many cells for the rest: by exchange, longer where units are many, and by fills and tabu search."""
+    lengths = task.lengths[task.rest]
+
+    def stop() -> bool:
+        return task.budget.used(0) >= 1
+
+    cells = pack(lengths, task.capacity, goal, 0)
+    for trials in EXCHANGES:
+        cells = exchange(lengths, task.capacity, cells, max(1, goal), trials, stop)
+        found = task.better(found, cells)
+        if trials == EXCHANGES[0] and task.open(found) and not stop() and len(lengths) <= MAX_SEARCHED:
+            found = task.better(found, pack(lengths, task.capacity, goal))
+        if not task.open(found) or stop() or len(lengths) < MANY_UNITS:
+            break
     return found
 
 
