@@ -138,6 +138,10 @@ class Task:
         """Whether fewer rows are neither found nor proved to be impossible."""
         return found.needed < self.target(found.cells)
 
+    def over(self) -> bool:
+        """Whether the time is used up."""
+        return self.budget.used(0) >= 1
+
     def better(self, found: Settled, cells_of_rest: IntArray) -> Settled:
         """Take the forced cells and a packing of the rest if they are fewer cells than before."""
         cells = np.empty(len(self.lengths), dtype=np.int64)
@@ -183,7 +187,7 @@ def settle(lengths: IntArray, capacity: int, slots: int = 1, row_multiple: int =
         goal = task.goal(found.needed) - len(forced)
         if len(rest):
             found = _searched(found, task, goal)
-    if task.open(found):
+    if task.open(found) and not task.over():
         found = _relaxed(found, task)
     return found
 
@@ -192,16 +196,13 @@ def _searched(found: Settled, task: Task, goal: int) -> Settled:
     """Search for so many cells for the rest: by exchange, longer where units are many, and by fills and tabu search."""
     lengths = task.lengths[task.rest]
 
-    def stop() -> bool:
-        return task.budget.used(0) >= 1
-
     cells = pack(lengths, task.capacity, goal, 0)
     for trials in EXCHANGES:
-        cells = exchange(lengths, task.capacity, cells, max(1, goal), trials, stop)
+        cells = exchange(lengths, task.capacity, cells, max(1, goal), trials, task.over)
         found = task.better(found, cells)
-        if trials == EXCHANGES[0] and task.open(found) and not stop() and len(lengths) <= MAX_SEARCHED:
+        if trials == EXCHANGES[0] and task.open(found) and not task.over() and len(lengths) <= MAX_SEARCHED:
             found = task.better(found, pack(lengths, task.capacity, goal))
-        if not task.open(found) or stop() or len(lengths) < MANY_UNITS:
+        if not task.open(found) or task.over() or len(lengths) < MANY_UNITS:
             break
     return found
 
@@ -213,7 +214,7 @@ def _relaxed(found: Settled, task: Task) -> Settled:
         types = Types.of(-(-task.lengths[task.rest] // grid), task.capacity // grid)
         dives = ColumnGeneration(types.lengths, types.demand, types.capacity)
         found = _dived(found, task, types, dives, EFFORTS[0][0])
-    if not task.open(found):
+    if not task.open(found) or task.over():
         return found
     grid = _grid(task.lengths, task.capacity)
     seen = task.lengths >= grid  # what rounds down to nothing weighs nothing
