@@ -35,12 +35,13 @@ METHODS = {
     "lns": "exact re-solves of two or three row-shards by CP-SAT, from the packing",
     "cp-sat": "a short anneal, then CP-SAT to an optimum that it claims; for small windows",
     "milp": "a short anneal, then a MILP solver to an optimum that it claims; for small windows",
+    "subset-dp": "a short anneal, then the optimal layout under its placement by dynamic programming; at most 20 units",
     "lpt-ffd": "LPT placement and first-fit decreasing: the paper's reorder arm",
     "identity-ffd": "identity placement and first-fit decreasing by length: the paper's baseline",
     "kk": "identity placement and Karmarkar-Karp on a length cost, as verl, slime and prime-rl balance",
 }
 SEARCHES = ("anneal", "annealing-single", "multi-start")
-START_SHARE = {"anneal+lns": 0.5, "lns": 0.0, "cp-sat": 0.2, "milp": 0.2}
+START_SHARE = {"anneal+lns": 0.5, "lns": 0.0, "cp-sat": 0.2, "milp": 0.2, "subset-dp": 0.2}
 MOST_START = 2.0
 PATIENCE = 40_000
 MOST_CHAINS = 64

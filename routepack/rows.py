@@ -14,6 +14,7 @@ from routepack.budget import Budget
 from routepack.certificate import WeightCertificate, check_weights
 from routepack.heuristics.packing import pack
 from routepack.heuristics.packing_dive import dive
+from routepack.heuristics.packing_exchange import exchange
 from routepack.heuristics.packing_reduction import forced_cells
 from routepack.tree_certificate import Filter, TreeCertificate, check_tree
 from routepack.window import IntArray
@@ -21,6 +22,9 @@ from routepack.window import IntArray
 MAX_TABLE = 1 << 26
 MAX_TYPES = 1500
 QUICK_TYPES = 600
+MAX_SEARCHED = 3000
+MANY_UNITS = 1000  # too many for dives to be quick
+EXCHANGES = (10_000_000, 100_000_000, 300_000_000)  # trials
 SEED = 0
 EFFORTS = ((4, 300), (36, 20_000))  # dives, then nodes of a tree
 
@@ -134,6 +138,10 @@ class Task:
         """Whether fewer rows are neither found nor proved to be impossible."""
         return found.needed < self.target(found.cells)
 
+    def over(self) -> bool:
+        """Whether the time is used up."""
+        return self.budget.used(0) >= 1
+
     def better(self, found: Settled, cells_of_rest: IntArray) -> Settled:
         """Take the forced cells and a packing of the rest if they are fewer cells than before."""
         cells = np.empty(len(self.lengths), dtype=np.int64)
@@ -177,9 +185,25 @@ def settle(lengths: IntArray, capacity: int, slots: int = 1, row_multiple: int =
         forced, rest = forced_cells(lengths, capacity)
         task = replace(task, forced=forced, rest=rest)
         goal = task.goal(found.needed) - len(forced)
-        found = task.better(found, pack(lengths[rest], capacity, goal) if len(rest) else rest)
-    if task.open(found):
+        if len(rest):
+            found = _searched(found, task, goal)
+    if task.open(found) and not task.over():
         found = _relaxed(found, task)
+    return found
+
+
+def _searched(found: Settled, task: Task, goal: int) -> Settled:
+    """Search for so many cells for the rest: by exchange, longer where units are many, and by fills and tabu search."""
+    lengths = task.lengths[task.rest]
+
+    cells = pack(lengths, task.capacity, goal, 0)
+    for trials in EXCHANGES:
+        cells = exchange(lengths, task.capacity, cells, max(1, goal), trials, task.over)
+        found = task.better(found, cells)
+        if trials == EXCHANGES[0] and task.open(found) and not task.over() and len(lengths) <= MAX_SEARCHED:
+            found = task.better(found, pack(lengths, task.capacity, goal))
+        if not task.open(found) or task.over() or len(lengths) < MANY_UNITS:
+            break
     return found
 
 
@@ -190,7 +214,7 @@ def _relaxed(found: Settled, task: Task) -> Settled:
         types = Types.of(-(-task.lengths[task.rest] // grid), task.capacity // grid)
         dives = ColumnGeneration(types.lengths, types.demand, types.capacity)
         found = _dived(found, task, types, dives, EFFORTS[0][0])
-    if not task.open(found):
+    if not task.open(found) or task.over():
         return found
     grid = _grid(task.lengths, task.capacity)
     seen = task.lengths >= grid  # what rounds down to nothing weighs nothing

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from routepack.heuristics.equal_samples import pack_equal
 from routepack.heuristics.packing import open_cells, pack
 from routepack.heuristics.packing_exact import fewest_cells
+from routepack.heuristics.packing_exchange import exchange
 from routepack.heuristics.packing_greedy import best_fit_decreasing, first_fit_decreasing, subset_sum_fill
 from routepack.heuristics.packing_search import repair
 
@@ -155,3 +156,18 @@ def test_equal_samples_is_found_at_some_number_of_rows(lengths):
 def test_equal_samples_at_production_size():
     lengths = 100 + 7919 * np.arange(1024) % 4000  # mean 2,100: 64 slots with 16 samples each, about 33,600 tokens
     assert equal(lengths, [1] * 1024, 64, 5, 8192) == [16] * 64  # 64 * 5 * 8192 tokens leave 18 % free
+
+
+@given(units, st.integers(1, 3))
+def test_exchange_packs_no_worse_than_before_and_within_the_cap(case, target):
+    lengths, capacity = np.array(case[0]), case[1]
+    apart = np.arange(len(lengths))
+    found = used(lengths, exchange(lengths, capacity, apart, target, 20_000), capacity)
+    assert len(lengths) >= found >= oracle.fewest_cells(sorted(case[0], reverse=True), capacity)
+
+
+def test_exchange_saves_cells_where_best_fit_leaves_a_little_room_in_each():
+    lengths = rule(600, 0, {"min": 1500, "mod": 4001, "step": 7919})
+    fitted = best_fit_decreasing(lengths, 8192)
+    cells = used(lengths, fitted, 8192)
+    assert used(lengths, exchange(lengths, 8192, fitted, cells - 1, 30_000_000), 8192) == cells - 1
